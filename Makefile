@@ -1,0 +1,37 @@
+# Everything a fresh machine needs is Python 3.11 and make. `make demo` and `make test` do the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: help demo test lint bench soak clean
+
+help:  ## show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 10
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)  ## the same uneven workers under several models: where each waits, and for whom
+	$(BIN)/paceline demo
+
+test: lint  ## lint and all tests
+	$(BIN)/python -m pytest -n auto
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## the figures that README and docs quote
+	$(BIN)/paceline bench all
+
+soak: $(READY)  ## many more random cases, and a planted bug for every invariant
+	PACELINE_SOAK=1 $(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest soak
+
+clean:  ## remove what was installed and cached
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,25 @@
+"""Stale synchronous parallel: a worker may run ahead of the slowest by up to `s` iterations (Ho et al. 2013)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from paceline.sync.models.base import Holding, OpenBound
+
+if TYPE_CHECKING:
+    from paceline.sync.events import Pulled
+    from paceline.sync.view import View
+
+
+class SSP(Holding, frozen=True):
+    """A worker waits once it is `s` iterations ahead of the slowest. `ssp(0)` is `bsp`, `ssp(inf)` is `asp`."""
+
+    name: ClassVar[str] = "ssp"
+
+    s: OpenBound
+
+    def may_pull(self, view: View, pull: Pulled) -> bool:
+        return pull.iteration < view.clock + self.s
+
+    def slack(self, view: View) -> float:
+        return self.s

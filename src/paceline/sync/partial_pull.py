@@ -1,0 +1,113 @@
+"""Which blocks a worker waits for before it computes: the worker's side of PSP-SGD's algorithm 1.
+
+A worker asks every shard for its block. It starts once the share `b` of the blocks has come, `tau` later, or as soon as
+all have; the wait for `b` itself is never cut short. A block that is missing by then keeps its last value, and when it
+comes it is taken at the next start. It works with every synchronization model, not with `psp` alone.
+
+A block's age is the `next` of the grant that brought it: the iteration that a worker with this block goes on with. A
+worker that gets a block from further on jumps there; else, once behind, it would have every later gradient dropped.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Literal
+
+from msgspec import Struct
+
+from paceline.sync.errors import EventError
+from paceline.sync.events import TimerFired
+
+
+class Asked(Struct, frozen=True, gc=False):
+    """The worker has finished `iteration` and has asked every shard for its block."""
+
+    iteration: int
+
+
+class Arrived(Struct, frozen=True, gc=False):
+    """A block has come; `next` is that of its grant."""
+
+    block: int
+    next: int
+
+
+class Start(Struct, frozen=True, gc=False):
+    """Put the blocks of `take` in place and compute `iteration`; those of `missing` keep the value they have."""
+
+    iteration: int
+    take: tuple[int, ...]
+    missing: tuple[int, ...]
+    reason: Literal["all", "share", "timeout"]
+
+
+class SetPullTimer(Struct, frozen=True, gc=False):
+    """Hand in `TimerFired(timer)` at the time `at`."""
+
+    at: float
+    timer: int
+    missing: tuple[int, ...]
+
+
+class PartialPull:
+    """A worker's wait for its blocks: events in, commands out, as with a shard."""
+
+    def __init__(self, blocks: int, b: float = 1.0, tau: float = 0.0) -> None:
+        if blocks < 1 or not 0 < b <= 1 or tau < 0:
+            raise EventError(f"{blocks} blocks, b={b}, tau={tau}: needs a block, 0 < b <= 1 and tau >= 0")
+        self.needed = ceil(b * blocks)
+        self.tau = tau
+        self._newest = [-1] * blocks  # what has come
+        self._taken = [-1] * blocks  # what is in place
+        self._wanted: int | None = None  # None while the worker computes
+        self._fresh = 0
+        self._timer = 0
+        self._deadline: float | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return self._wanted is not None
+
+    def handle(self, event: Asked | Arrived | TimerFired, now: float) -> list[Start | SetPullTimer]:
+        match event:
+            case Asked(iteration):
+                if self._wanted is not None:
+                    raise EventError(f"iteration {iteration} asks while iteration {self._wanted - 1} still waits")
+                self._wanted = iteration + 1
+                self._fresh = sum(newest > iteration for newest in self._newest)
+                self._deadline = None
+            case Arrived(block, onward):
+                if not 0 <= block < len(self._newest):
+                    raise EventError(f"there is no block {block}; there are 0 to {len(self._newest) - 1}")
+                if self._wanted is not None and self._newest[block] < self._wanted <= onward:
+                    self._fresh += 1
+                self._newest[block] = max(self._newest[block], onward)
+            case TimerFired(timer):
+                if timer != self._timer:
+                    return []
+            case _:
+                raise EventError(f"{event!r} is no event; a worker's wait takes Asked, Arrived, TimerFired")
+        return self._decide(now)
+
+    def _decide(self, now: float) -> list[Start | SetPullTimer]:
+        if self._wanted is None or self._fresh < self.needed:
+            return []
+        if self._fresh == len(self._newest):
+            return [self._start(self._wanted, "all")]
+        if self._deadline is None:
+            self._deadline = now + self.tau
+            if self.tau > 0:
+                self._timer += 1
+                return [SetPullTimer(self._deadline, self._timer, self._missing(self._wanted))]
+            return [self._start(self._wanted, "share")]
+        return [self._start(self._wanted, "timeout")] if now >= self._deadline else []
+
+    def _start(self, wanted: int, reason: Literal["all", "share", "timeout"]) -> Start:
+        take = tuple(block for block, newest in enumerate(self._newest) if newest > self._taken[block])
+        missing = self._missing(wanted)
+        self._taken = self._newest.copy()
+        self._wanted = None
+        return Start(max(self._newest), take, missing, reason)
+
+    def _missing(self, wanted: int) -> tuple[int, ...]:
+        return tuple(block for block, newest in enumerate(self._newest) if newest < wanted)

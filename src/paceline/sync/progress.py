@@ -1,0 +1,160 @@
+"""Who is where: the iteration of every live worker, the slowest and the fastest of them, and the shard's clock.
+
+Workers stand in buckets, one for each iteration that somebody is in. A push moves its worker from one bucket to
+another, which costs the same for ten workers as for ten thousand; no operation here walks over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.sync.events import Pulled
+
+NAMED = 4  # how many of the workers that are waited for a reason names
+
+
+class Held:
+    """A pull that is not answered yet."""
+
+    __slots__ = ("member", "pull", "since")
+
+    def __init__(self, member: Member, pull: Pulled, since: float) -> None:
+        self.member = member
+        self.pull = pull
+        self.since = since
+
+
+class Member:
+    """One life of one worker, as a shard sees it."""
+
+    __slots__ = (
+        "dropped",
+        "granted",
+        "granted_at",
+        "held",
+        "incarnation",
+        "intervals",
+        "live",
+        "next",
+        "seen",
+        "sequence",
+        "significance",
+        "slot",
+        "start",
+        "worker",
+    )
+
+    def __init__(self, worker: int, incarnation: int, start: int, version: int) -> None:
+        self.worker = worker
+        self.incarnation = incarnation
+        self.live = True
+        self.start = start  # its first iteration
+        self.next = start  # the iteration it is in: one past the last that it pushed
+        self.slot = 0  # its place in its bucket
+        self.seen = version  # the version that it computes from
+        self.granted = -2  # the iteration of its last granted pull; the first pull of all has -1
+        self.granted_at: float | None = None  # when that was; None once the next push has been timed by it
+        self.intervals: list[float] = []  # its last few times from grant to push
+        self.significance = 0.0  # of its last push
+        self.sequence = -1  # of its last push
+        self.dropped: set[int] = set()  # sequences of late pushes, to answer a repeat the same
+        self.held: list[Held] = []
+
+
+class Progress:
+    """The members of a shard by iteration, and the clock `V`."""
+
+    __slots__ = ("_buckets", "clock", "fastest", "members", "passed", "slowest")
+
+    def __init__(self) -> None:
+        self.members: dict[int, Member] = {}
+        self.clock = 0  # V: the round that is not closed yet
+        self.passed = 0  # how many members are past V
+        self.slowest = 0  # the least iteration that a member is in
+        self.fastest = 0  # the greatest
+        self._buckets: dict[int, list[Member]] = {}
+
+    def add(self, worker: int, incarnation: int, start: int, version: int) -> Member:
+        member = Member(worker, incarnation, start, version)
+        if not self.members:
+            self.slowest = self.fastest = start
+        self.members[worker] = member
+        self._put(member, start)
+        self.slowest = min(self.slowest, start)
+        if start > self.clock:
+            self.passed += 1
+        return member
+
+    def remove(self, member: Member) -> None:
+        member.live = False
+        del self.members[member.worker]
+        self._take(member)
+        if member.next > self.clock:
+            self.passed -= 1
+        if self._buckets:
+            if member.next == self.slowest and member.next not in self._buckets:
+                self.slowest = min(self._buckets)
+            if member.next == self.fastest and member.next not in self._buckets:
+                self.fastest = max(self._buckets)
+
+    def move(self, member: Member, to: int) -> None:
+        """Put a member into iteration `to`, which is not before its own."""
+        at = member.next
+        self._take(member)
+        self._put(member, to)
+        if at <= self.clock < to:
+            self.passed += 1
+        if at == self.slowest and at not in self._buckets:
+            self.slowest = at + 1 if at + 1 in self._buckets else min(self._buckets)
+
+    def next_round(self) -> int:
+        """The round after `V`: the first later iteration that somebody is in. Those between are empty."""
+        after = self.clock + 1
+        if after in self._buckets or self.fastest <= after:
+            return after
+        return min(at for at in self._buckets if at > self.clock)
+
+    def advance(self, to: int) -> None:
+        self.clock = to
+        self.passed -= len(self._buckets.get(to, ()))
+
+    def count(self, iteration: int) -> int:
+        """How many members have pushed `iteration`, or are past it. At once for the open round."""
+        if iteration == self.clock:
+            return self.passed
+        return sum(len(bucket) for at, bucket in self._buckets.items() if at > iteration)
+
+    def laggards(self) -> tuple[int, ...]:
+        """The first few of the members that are in the open round, or else of the slowest."""
+        bucket = self._buckets.get(self.clock) or self._buckets.get(self.slowest) or []
+        if len(bucket) == 1:
+            return (bucket[0].worker,)
+        return tuple([member.worker for member in bucket[:NAMED]])
+
+    def waiting(self) -> Iterator[Held]:
+        """Every held pull, in no particular order."""
+        for member in self.members.values():
+            yield from member.held
+
+    def _put(self, member: Member, at: int) -> None:
+        bucket = self._buckets.get(at)
+        if bucket is None:
+            self._buckets[at] = [member]
+            member.slot = 0
+            if at > self.fastest:
+                self.fastest = at
+        else:
+            member.slot = len(bucket)
+            bucket.append(member)
+        member.next = at
+
+    def _take(self, member: Member) -> None:
+        bucket = self._buckets[member.next]
+        last = bucket.pop()
+        if last is not member:
+            bucket[member.slot] = last
+            last.slot = member.slot
+        elif not bucket:
+            del self._buckets[member.next]

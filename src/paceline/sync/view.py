@@ -1,0 +1,74 @@
+"""What a model may look at when it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from paceline.sync.progress import Progress
+
+
+class View:
+    """A shard's progress, to read but not to change.
+
+    `memory` is the exception: it is the model's own, made by `Model.memory` when the model comes into force, and the
+    model may write there what it has to remember.
+    """
+
+    __slots__ = ("_progress", "index", "memory", "now", "seed")
+
+    def __init__(self, progress: Progress, seed: int, index: int) -> None:
+        self._progress = progress
+        self.seed = seed
+        self.index = index  # which of the servers' shards this is; the first one plans for all
+        self.now = float("-inf")
+        self.memory: Any = None
+
+    @property
+    def clock(self) -> int:
+        """`V`, the round that is not closed yet."""
+        return self._progress.clock
+
+    @property
+    def live(self) -> int:
+        """`N`, how many workers take part now."""
+        return len(self._progress.members)
+
+    @property
+    def workers(self) -> Collection[int]:
+        return self._progress.members.keys()
+
+    @property
+    def slowest(self) -> int:
+        """The least iteration that a live worker is in."""
+        return self._progress.slowest
+
+    @property
+    def fastest(self) -> int:
+        """The greatest iteration that a live worker is in."""
+        return self._progress.fastest
+
+    @property
+    def laggards(self) -> tuple[int, ...]:
+        """The first few of the workers that the open round waits for."""
+        return self._progress.laggards()
+
+    def count(self, iteration: int) -> int:
+        """How many live workers have pushed `iteration`. Costs nothing to speak of for the open round."""
+        return self._progress.count(iteration)
+
+    def iteration(self, worker: int) -> int:
+        """The iteration that a live worker is in."""
+        return self._progress.members[worker].next
+
+    def significance(self, worker: int) -> float:
+        """`|g| / |w|` of the worker's last gradient."""
+        return self._progress.members[worker].significance
+
+    def intervals(self, worker: int) -> Sequence[float]:
+        """A worker's last few times from grant to push, oldest first; as many as the model's `intervals` asks for."""
+        return self._progress.members[worker].intervals
+
+    def computing_since(self, worker: int) -> float | None:
+        """When the worker was last granted a pull, unless it has pushed since."""
+        return self._progress.members[worker].granted_at

@@ -1,0 +1,61 @@
+"""A worker's side of the protocol: what it sends to the shards, and when it goes on.
+
+    begin            pulls with -1 from every shard
+    an iteration     pushes its gradient to every shard, then pulls from every shard
+    enough grants    computes the iteration that they say is next
+
+It repeats ElasticBSP's newest stop on every message, so that shards which do not plan learn of it. How many grants are
+enough is up to `PartialPull`: all of them, unless the user lets it start with fewer.
+"""
+
+from __future__ import annotations
+
+from paceline.sync.commands import Grant
+from paceline.sync.events import Pulled, Pushed, Stop, TimerFired
+from paceline.sync.partial_pull import Arrived, Asked, PartialPull, SetPullTimer, Start
+
+Message = tuple[int, Pushed | Pulled]  # to which shard, and what
+
+
+class Worker:
+    """One life of one worker, on any number of shards."""
+
+    def __init__(self, worker: int, shards: int, *, incarnation: int = 0, b: float = 1.0, tau: float = 0.0) -> None:
+        self.worker = worker
+        self.incarnation = incarnation
+        self.iteration = -1  # the one under way, or the last one done
+        self._shards = shards
+        self._stop: Stop | None = None
+        self._pulling = PartialPull(shards, b, tau)
+
+    @property
+    def waiting(self) -> bool:
+        return self._pulling.waiting
+
+    def begin(self, now: float) -> list[Message]:
+        """Ask for the first parameters."""
+        self._pulling.handle(Asked(-1), now)
+        return [(shard, Pulled(self.worker, -1, self.incarnation)) for shard in range(self._shards)]
+
+    def computed(self, now: float, significance: float = 0.0) -> list[Message]:
+        """The iteration under way is done: push, and ask for what comes next."""
+        me, i, life, stop = self.worker, self.iteration, self.incarnation, self._stop
+        self._pulling.handle(Asked(i), now)
+        pushes: list[Message] = [
+            (shard, Pushed(me, i, life, None, significance, stop)) for shard in range(self._shards)
+        ]
+        return pushes + [(shard, Pulled(me, i, life, stop)) for shard in range(self._shards)]
+
+    def granted(self, shard: int, grant: Grant, now: float) -> list[Start | SetPullTimer]:
+        if grant.stop is not None and (self._stop is None or grant.stop.superstep >= self._stop.superstep):
+            self._stop = grant.stop
+        return self._decided(self._pulling.handle(Arrived(shard, grant.next), now))
+
+    def timer_fired(self, timer: int, now: float) -> list[Start | SetPullTimer]:
+        return self._decided(self._pulling.handle(TimerFired(timer), now))
+
+    def _decided(self, commands: list[Start | SetPullTimer]) -> list[Start | SetPullTimer]:
+        for command in commands:
+            if isinstance(command, Start):
+                self.iteration = command.iteration
+        return commands
