@@ -66,7 +66,7 @@ class Grant(Struct, frozen=True, gc=False):
     """Answer this pull with the parameters as they are now.
 
     `clock` is the shard's open round, the papers' timestamp; `next` the iteration the worker goes on with; `stop` the
-    plan of ElasticBSP, from the shard that plans.
+    plan of ElasticBSP, from the shard that plans; `incarnation` which life of the worker has asked.
     """
 
     worker: int
@@ -76,6 +76,7 @@ class Grant(Struct, frozen=True, gc=False):
     next: int
     reason: Reason
     stop: Stop | None = None
+    incarnation: int = 0
 
 
 class Hold(Struct, frozen=True, gc=False):
@@ -113,7 +114,7 @@ class Drop(Struct, frozen=True, gc=False):
 
 
 class Advance(Struct, frozen=True, gc=False):
-    """The rounds from `iteration` up to `to`, not included, are closed.
+    """The rounds from `iteration` up to `to`, not included, are closed: one as a rule, none or many at a barrier.
 
     `gradients` counts those summed into these rounds; where there are any, apply each round's sum now. `version` is the
     shard's after that.

@@ -61,7 +61,7 @@ class Joined(Struct, frozen=True, gc=False):
 
 
 class Left(Struct, frozen=True, gc=False):
-    """A worker is gone. With an incarnation, only that life of it: a late notice of an earlier one changes nothing."""
+    """A worker is gone. With an incarnation, that life of it and those before: a late notice changes nothing."""
 
     worker: int
     incarnation: int | None = None

@@ -35,6 +35,8 @@ class Watch:
         self.clock = shard.clock
         self.version = shard.version
         self.lives: dict[int, int] = dict.fromkeys(shard.view.workers, 0)  # the live workers' incarnations
+        self.starts: dict[int, int] = {}  # since which iteration each worker owes every one
+        self.last: dict[int, int] = {}  # the last iteration that it pushed, in this life
         self.waiting: dict[int, set[int]] = {}  # the iterations of each worker's held pulls
         self.held = 0  # how many they are
         self.owed = False  # does the event's message still need its answer?
@@ -83,20 +85,25 @@ class Watch:
                 if self.lives.get(worker) != incarnation:
                     self._forget(worker)
                     self.lives[worker] = incarnation
-            case Left(worker, incarnation) if incarnation is None or incarnation == self.lives.get(worker):
+                    self.starts[worker] = self.shard.view.iteration(worker)
+            case Left(worker, incarnation) if incarnation is None or incarnation >= self.lives.get(worker, 0):
                 self._forget(worker)
             case SetModel():
                 self.since = max(self.shard.view.fastest, self.clock)
+                self.supersteps.clear()
 
     def _forget(self, worker: int) -> None:
         self.held -= len(self.waiting.pop(worker, ()))
-        for account in self.lives, self.answered, self.supersteps:
+        for account in self.lives, self.starts, self.last, self.answered, self.supersteps:
             account.pop(worker, None)
 
     def _note_command(self, event: Event, command: Command) -> None:
         if isinstance(event, Pushed | Pulled) and answers(event, command):
             self.owed = False
             if isinstance(event, Pushed) and self.is_new(event):
+                if event.iteration != self.last.get(event.worker, -2) + 1:  # it skips what other shards have closed
+                    self.starts[event.worker] = event.iteration
+                self.last[event.worker] = event.iteration
                 self.answered[event.worker] = sequence(event)
         match command:
             case Apply(worker=worker, round=round_):
@@ -168,7 +175,7 @@ def no_pull_is_answered_twice(watch: Watch, event: Event, command: Command) -> s
 
 def versions_never_go_back(watch: Watch, event: Event, command: Command) -> str | None:
     if isinstance(command, Advance):
-        if command.iteration != watch.clock or command.to <= watch.clock:
+        if command.iteration != watch.clock or command.to < watch.clock + (not watch.shard.model.supersteps):
             return f"the clock goes from {watch.clock} to {command.to}"
         if command.version < watch.version:
             return f"the version goes from {watch.version} to {command.version}"
@@ -225,11 +232,14 @@ def psp_rounds_never_mix(watch: Watch, event: Event, command: Command) -> str | 
 def esync_takes_one_contribution_each(watch: Watch, event: Event, command: Command) -> str | None:
     if isinstance(command, Advance) and isinstance(watch.shard.model, ESync):
         for round_ in closing(watch.rounds, command.to):
+            if round_ < watch.since:
+                continue
             given = watch.rounds[round_]
             if len(set(given)) != len(given):
                 return f"round {round_} has two contributions of one worker"
-            if round_ >= watch.since and not set(watch.lives.items()) <= set(given):
-                return f"round {round_} closes without {set(watch.lives.items()) - set(given)}"
+            expected = {life for life in watch.lives.items() if watch.starts.get(life[0], 0) <= round_}
+            if not expected <= set(given):
+                return f"round {round_} closes without {expected - set(given)}"
     return None
 
 

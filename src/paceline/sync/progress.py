@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paceline.sync.events import Pulled
+    from paceline.sync.events import Pulled, Stop
 
 NAMED = 4  # how many of the workers that are waited for a reason names
 
@@ -43,6 +43,7 @@ class Member:
         "significance",
         "slot",
         "start",
+        "told",
         "worker",
     )
 
@@ -59,6 +60,7 @@ class Member:
         self.intervals: list[float] = []  # its last few times from grant to push
         self.significance = 0.0  # of its last push
         self.sequence = -1  # of its last push
+        self.told: Stop | None = None  # the stop that came with its last push
         self.dropped: set[int] = set()  # sequences of late pushes, to answer a repeat the same
         self.held: list[Held] = []
 
@@ -117,8 +119,10 @@ class Progress:
         return min(at for at in self._buckets if at > self.clock)
 
     def advance(self, to: int) -> None:
-        self.clock = to
-        self.passed -= len(self._buckets.get(to, ()))
+        """Go on to the next round, or to the slowest member if that is further."""
+        if to > self.clock:
+            self.clock = to
+            self.passed -= len(self._buckets.get(to, ()))
 
     def count(self, iteration: int) -> int:
         """How many members have pushed `iteration`, or are past it. At once for the open round."""

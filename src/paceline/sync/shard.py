@@ -123,9 +123,12 @@ class Shard:
             return [self._refuse(push, member)]
         member.sequence = sequence
         member.significance = push.significance
+        member.told = push.stop
         if member.granted_at is not None:
             self._time(member)
         progress.move(member, i + 1)
+        if self._listens:
+            self.model.pushed(self.view, push)
         summed = self._sums_up(i)
         if summed and i < progress.clock:
             return self._settle([self._drop_late(push, member, sequence)], "complete", worker)
@@ -135,8 +138,6 @@ class Shard:
             self._sums[into] = self._sums.get(into, 0) + 1
         else:
             self.version += 1
-        if self._listens:
-            self.model.pushed(self.view, push)
         return self._settle([Apply(worker, i, staleness, self._fresh, into)], "complete", worker)
 
     def _pulled(self, pull: Pulled) -> list[Command]:
@@ -180,7 +181,11 @@ class Shard:
 
     def _left(self, event: Left) -> list[Command]:
         member = self._progress.members.get(event.worker)
-        if member is None or event.incarnation not in (None, member.incarnation):
+        if event.incarnation is not None:  # it may be heard of before the worker has joined
+            self._gone[event.worker] = max(event.incarnation, self._gone.get(event.worker, -1))
+            if member is not None and event.incarnation < member.incarnation:
+                return []
+        if member is None:
             return []
         self._remove(member)
         return self._settle([], "left", event.worker)
@@ -191,7 +196,9 @@ class Shard:
         return self._settle([], "timer", None)
 
     def _set_model(self, event: SetModel) -> list[Command]:
-        self._adopt(parse(event.model))
+        model = parse(event.model)
+        self.view.epoch += 1
+        self._adopt(model)
         waiting = sorted(self._progress.waiting(), key=lambda held: held.since)
         self._filed.clear()
         for held in waiting:
@@ -213,7 +220,8 @@ class Shard:
     def _settle(self, commands: list[Command], cause: Cause, worker: int | None) -> list[Command]:
         """Close what can be closed, and ask to be woken where the model waits for a time."""
         progress, model, view = self._progress, self.model, self.view
-        while progress.clock < progress.fastest and progress.members and model.may_close(view):
+        anytime = model.supersteps
+        while progress.members and (anytime or progress.clock < progress.fastest) and model.may_close(view):
             self._close(commands, cause, () if worker is None else (worker,))
         if self._wakes:
             at = model.wake(view)
@@ -226,7 +234,8 @@ class Shard:
 
     def _close(self, commands: list[Command], cause: Cause, awaited: tuple[int, ...]) -> None:
         progress = self._progress
-        closing, to = progress.clock, progress.next_round()
+        closing = progress.clock
+        to = max(closing, progress.slowest) if self.model.supersteps else progress.next_round()
         missing = len(progress.members) - progress.passed
         gradients = 0
         for round_ in _below(self._sums, closing, to):
@@ -234,13 +243,17 @@ class Shard:
             self.version += 1
         progress.advance(to)
         self.counters.advances += 1
+        self.view.epoch += 1
         self.model.closed(self.view)
         reason = Reason(self._rule, cause, 0, missing, awaited)
         commands.append(Advance(closing, to, gradients, self.version, reason))
         released = Reason(self._rule, "closed", 0, 0, awaited)
-        for round_ in _below(self._filed, closing, to):
+        barrier = self.model.supersteps
+        for round_ in list(self._filed) if barrier else _below(self._filed, closing, to):
             for held in self._filed.pop(round_):
-                if held.member.live:
+                if barrier and held.member.live and not self.model.may_pull(self.view, held.pull):
+                    self._file(held)  # it is at its stop of a later superstep already
+                elif held.member.live:
                     commands.append(self._release(held, released))
 
     # Single steps.
@@ -255,7 +268,7 @@ class Shard:
         if self.model.jumps and onward < clock:
             onward = clock
         stop = self.model.stop(self.view, member.worker) if self._plans else None
-        return Grant(member.worker, i, version, clock, onward, reason, stop)
+        return Grant(member.worker, i, version, clock, onward, reason, stop, member.incarnation)
 
     def _release(self, held: Held, reason: Reason) -> Grant:
         held.member.held.remove(held)
@@ -287,7 +300,7 @@ class Shard:
         return Drop(message.worker, message.iteration, Reason(self._rule, cause))
 
     def _remove(self, member: Member) -> None:
-        self._gone[member.worker] = member.incarnation
+        self._gone[member.worker] = max(member.incarnation, self._gone.get(member.worker, -1))
         self.waiting -= len(member.held)
         self._progress.remove(member)
         self.model.left(self.view, member.worker)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.sync.progress import Progress
+
+if TYPE_CHECKING:
+    from paceline.sync.events import Stop
 
 
 class View:
@@ -15,12 +18,13 @@ class View:
     model may write there what it has to remember.
     """
 
-    __slots__ = ("_progress", "index", "memory", "now", "seed")
+    __slots__ = ("_progress", "epoch", "index", "memory", "now", "seed")
 
     def __init__(self, progress: Progress, seed: int, index: int) -> None:
         self._progress = progress
         self.seed = seed
         self.index = index  # which of the servers' shards this is; the first one plans for all
+        self.epoch = 0  # how often the shard has advanced or changed its model
         self.now = float("-inf")
         self.memory: Any = None
 
@@ -68,6 +72,10 @@ class View:
     def intervals(self, worker: int) -> Sequence[float]:
         """A worker's last few times from grant to push, oldest first; as many as the model's `intervals` asks for."""
         return self._progress.members[worker].intervals
+
+    def told(self, worker: int) -> Stop | None:
+        """The stop of ElasticBSP's plan that the worker knew of when it last pushed."""
+        return self._progress.members[worker].told
 
     def computing_since(self, worker: int) -> float | None:
         """When the worker was last granted a pull, unless it has pushed since."""

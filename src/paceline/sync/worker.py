@@ -4,7 +4,7 @@
     an iteration     pushes its gradient to every shard, then pulls from every shard
     enough grants    computes the iteration that they say is next
 
-It repeats ElasticBSP's newest stop on every message, so that shards which do not plan learn of it. How many grants are
+It repeats the stop that the first shard told it on every message, so that the others learn of ElasticBSP's plan. How many grants are
 enough is up to `PartialPull`: all of them, unless the user lets it start with fewer.
 """
 
@@ -37,17 +37,19 @@ class Worker:
         self._pulling.handle(Asked(-1), now)
         return [(shard, Pulled(self.worker, -1, self.incarnation)) for shard in range(self._shards)]
 
-    def computed(self, now: float, significance: float = 0.0) -> list[Message]:
-        """The iteration under way is done: push, and ask for what comes next."""
+    def computed(self, now: float, significance: float = 0.0) -> tuple[list[Message], list[Start | SetPullTimer]]:
+        """The iteration under way is done: push, and ask for what comes next.
+
+        Blocks that came late may be new enough for the worker to start again at once.
+        """
         me, i, life, stop = self.worker, self.iteration, self.incarnation, self._stop
-        self._pulling.handle(Asked(i), now)
-        pushes: list[Message] = [
-            (shard, Pushed(me, i, life, None, significance, stop)) for shard in range(self._shards)
-        ]
-        return pushes + [(shard, Pulled(me, i, life, stop)) for shard in range(self._shards)]
+        push, pull = Pushed(me, i, life, None, significance, stop), Pulled(me, i, life, stop)
+        messages: list[Message] = [(shard, push) for shard in range(self._shards)]
+        messages += [(shard, pull) for shard in range(self._shards)]
+        return messages, self._decided(self._pulling.handle(Asked(i), now))
 
     def granted(self, shard: int, grant: Grant, now: float) -> list[Start | SetPullTimer]:
-        if grant.stop is not None and (self._stop is None or grant.stop.superstep >= self._stop.superstep):
+        if shard == 0:
             self._stop = grant.stop
         return self._decided(self._pulling.handle(Arrived(shard, grant.next), now))
 

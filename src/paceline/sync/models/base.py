@@ -66,6 +66,7 @@ class Model(Struct, frozen=True):
     jumps: ClassVar[bool] = False  # does a grant take a worker that fell behind to the open round?
     intervals: ClassVar[int] = 0  # how many recent intervals of each worker it wants to see
     everywhere: ClassVar[bool] = False  # must all shards be under it, or none?
+    supersteps: ClassVar[bool] = False  # does it close supersteps, of any length for each worker, instead of rounds?
 
     def __post_init__(self) -> None:
         for parameter in parameters(type(self)):
@@ -108,7 +109,7 @@ class Model(Struct, frozen=True):
         return push.iteration
 
     def pushed(self, view: View, push: Pushed) -> None:
-        """A gradient was taken; the worker's progress counts already."""
+        """A worker has finished an iteration, in time or too late for its round; its progress counts already."""
 
     def closed(self, view: View) -> None:
         """Rounds have closed; the clock has moved already, and held pulls are granted next."""

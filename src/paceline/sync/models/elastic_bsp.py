@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Superstep:
     """The open superstep: who stops where, and who has not come to its stop yet."""
 
-    def __init__(self) -> None:
-        self.number = 0
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.begin: dict[int, int] = {}  # the first iteration of each worker in it
         self.stops: dict[int, Stop] = {}  # where each worker stops; only the planning shard knows
         self.reached: dict[int, int] = {}  # the last superstep whose stop each worker has come to
@@ -37,15 +37,21 @@ class Superstep:
         self.outdated = False  # has someone come or gone since it was planned?
 
     def enter(self, worker: int, at: int) -> None:
-        """A newcomer, or someone whose pace nobody knows yet, stops after the iteration that it is in."""
+        """Someone takes part whose pace nobody knows yet: it stops after one iteration."""
         self.begin[worker] = at
         self.stops[worker] = Stop(self.number, at)
-        self.reached[worker] = self.number - 1
+        self.reached[worker] = -1
         self.place[worker] = len(self.missing)
         self.missing.append(worker)
 
-    def arrive(self, worker: int) -> None:
-        """A worker has come to its stop, or gone for good."""
+    def passed(self, worker: int, iteration: int, stop: Stop) -> None:
+        """A worker has finished an iteration of the superstep that `stop` is of."""
+        self.reached[worker] = stop.superstep if iteration >= stop.iteration else stop.superstep - 1
+        if self.reached[worker] >= self.number:
+            self.remove(worker)
+
+    def remove(self, worker: int) -> None:
+        """A worker is no longer missing."""
         at = self.place.pop(worker, None)
         if at is not None:
             last = self.missing.pop()
@@ -66,34 +72,39 @@ class ElasticBSP(Model, frozen=True):
     name: ClassVar[str] = "elastic_bsp"
     intervals: ClassVar[int] = 5
     everywhere: ClassVar[bool] = True
+    supersteps: ClassVar[bool] = True
 
     R: Count = 15
     planner: Literal["zipline", "grid_scan", "full_grid_scan"] = "zipline"
     predict: Literal["robust", "last"] = "robust"
 
     def memory(self, view: View) -> Superstep:
-        superstep = Superstep()
+        # Numbered by the epoch, so that no plan is taken for one of an earlier time under this model.
+        superstep = Superstep(view.epoch if view.index == 0 else 0)
         for worker in view.workers:
-            superstep.enter(worker, view.iteration(worker))
+            # Who is computing can only be told to stop after the next iteration. Held unawares, it could wait for
+            # someone whom another shard holds.
+            computing = view.computing_since(worker) is not None
+            superstep.enter(worker, view.iteration(worker) + computing)
+            told = view.told(worker)
+            if view.index != 0 and told is not None:
+                superstep.passed(worker, view.iteration(worker) - 1, told)
         return superstep
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
+        superstep: Superstep = view.memory
         stop = self.stop_of(view, pull)
-        return pull.iteration < stop.iteration or bool(stop.superstep < view.memory.number)
+        if stop is None or pull.iteration < stop.iteration:
+            return True
+        return not superstep.number <= stop.superstep <= superstep.reached[pull.worker]
 
     def may_close(self, view: View) -> bool:
         return not view.memory.missing
 
-    def filed(self, view: View, pull: Pulled) -> int:
-        return view.clock
-
     def pushed(self, view: View, push: Pushed) -> None:
-        superstep: Superstep = view.memory
         stop = self.stop_of(view, push)
-        reached = stop.superstep if push.iteration >= stop.iteration else stop.superstep - 1
-        superstep.reached[push.worker] = reached
-        if reached >= superstep.number:
-            superstep.arrive(push.worker)
+        if stop is not None:
+            view.memory.passed(push.worker, push.iteration, stop)
 
     def closed(self, view: View) -> None:
         superstep: Superstep = view.memory
@@ -109,7 +120,7 @@ class ElasticBSP(Model, frozen=True):
 
     def left(self, view: View, worker: int) -> None:
         superstep: Superstep = view.memory
-        superstep.arrive(worker)
+        superstep.remove(worker)
         for known in superstep.begin, superstep.stops, superstep.reached:
             known.pop(worker)
         superstep.outdated = True
@@ -126,12 +137,12 @@ class ElasticBSP(Model, frozen=True):
         missing = view.memory.missing
         return len(missing), tuple(missing[:NAMED])
 
-    def stop_of(self, view: View, message: Pushed | Pulled) -> Stop:
-        """The stop that this message goes by. A worker that was not told one yet stops after its first iteration."""
+    def stop_of(self, view: View, message: Pushed | Pulled) -> Stop | None:
+        """The stop that this message goes by: the plan's, or what the worker was last told of it."""
         if view.index == 0:
             stop: Stop = view.memory.stops[message.worker]
             return stop
-        return message.stop or Stop(0, message.iteration)
+        return message.stop
 
     def plan_again(self, view: View) -> None:
         """Someone came or went: plan the rest of the superstep again, in time for the next grant that tells a stop.

@@ -61,7 +61,8 @@ class PSP(Model, frozen=True):
         return view.clock
 
     def pushed(self, view: View, push: Pushed) -> None:
-        view.memory.gradients += 1
+        if push.iteration >= view.clock:
+            view.memory.gradients += 1
 
     def closed(self, view: View) -> None:
         view.memory.gradients = 0

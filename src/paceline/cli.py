@@ -1,0 +1,298 @@
+"""The command line: one short function for each verb.
+
+A verb with sub-commands of its own is added with `app.add_typer(...)`. What a user got wrong is told in one line on
+stderr, with exit code 2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from inspect import getdoc
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+from paceline.observe import Compared, draw, words
+from paceline.sim import ClusterError, Timeline, simulate
+from paceline.sync import MODELS, InvariantViolated, Model, ModelError, parse, signature
+from paceline.sync.models.base import NODEFAULT, parameters, show
+from paceline.sync.models.pssp import PSSP
+
+DEMO = (
+    "bsp",
+    "ssp(s=3)",
+    "pssp(s=3, c=0.5, release=soft)",
+    "drop(n_t=3)",
+    "psp(c=2, tau_push=0.5)",
+    "elastic_bsp(R=15)",
+    "esync",
+    "asp",
+)
+LONGER = 20  # how many times as long the long run is
+LIMIT = 500_000  # how many iterations, counted on each shard, a demo may take; some seconds
+UPDATES = {
+    "immediate": "each gradient is applied when it comes",
+    "round": "the gradients of a round are averaged and applied together",
+}
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # of what cannot be parsed; Typer does not export it
+
+
+class OneLine(TyperGroup):
+    """Tells what is wrong with a command line in one line."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        rest = {"complete_var": complete_var, "windows_expand_args": windows_expand_args, **extra}
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **rest)
+        except USAGE_ERROR as error:
+            if not standalone_mode:
+                raise
+            text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+            command = error.ctx.command_path if error.ctx else "paceline"  # type: ignore[attr-defined]
+            _complain(f"{text}. See {command} --help")
+            sys.exit(2)
+        except typer.Abort:
+            code = 1
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+app = typer.Typer(cls=OneLine, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True, epilog="Example: paceline demo")
+def paceline(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    """Train models on machines that are not equally fast, and choose how they wait for each other."""
+    if show_version:
+        typer.echo(f"paceline {version('paceline')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog="Example: paceline demo --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")
+def demo(
+    sync: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EXPR", help="A model to show; give it again for more. Without it, a selection of eight."),
+    ] = None,
+    paces: Annotated[
+        str, typer.Option(metavar="SECONDS,...", help="How long each worker takes for an iteration.")
+    ] = "1,1.2,1.5,4",
+    seconds: Annotated[float, typer.Option(help="How much time to show.")] = 24.0,
+    shards: Annotated[int, typer.Option(help="How many shards the parameters are cut into.")] = 1,
+    latency: Annotated[float, typer.Option(help="How many seconds a message travels.")] = 0.0,
+    jitter: Annotated[float, typer.Option(help="How far off its pace an iteration may be, as a share.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="For the jitter, and for the coins of probabilistic models.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures and spans as one JSON document.")] = False,
+) -> None:
+    """Show the same uneven workers under several models: where each waits, and for whom.
+
+    Nothing is trained: the synchronization core runs in virtual time, with its invariants on.
+    """
+    models = [_parse(expression) for expression in sync or DEMO]
+    workers = _paces(paces)
+    _check(models, workers, seconds, shards)
+
+    def ran(model: Model | str, until: float) -> Timeline:
+        return simulate(model, workers, shards=shards, until=until, seed=seed, latency=latency, jitter=jitter)
+
+    try:
+        base, long_base = ran("bsp", seconds), ran("bsp", seconds * LONGER)
+        timelines = [ran(model, seconds) for model in models]
+        long = [ran(model, seconds * LONGER).against(long_base) for model in models]
+    except ClusterError as error:
+        _stop(str(error))
+    except InvariantViolated as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    runs = [Compared(timeline, timeline.against(base), ratio) for timeline, ratio in zip(timelines, long, strict=True)]
+    if as_json:
+        about = {"paces": workers, "seconds": seconds, "long_run_seconds": seconds * LONGER, "shards": shards}
+        how = {"latency": latency, "jitter": jitter, "seed": seed}
+        _print_json({**about, **how, "models": [_run(run) for run in runs]})
+    else:
+        draw(_console(), runs, seconds * LONGER)
+
+
+@app.command(epilog="Example: paceline models 'pssp(s=3, c=0.5)'")
+def models(
+    expression: Annotated[
+        str | None, typer.Argument(metavar="EXPR", help="Explain this one: a name, or a name with parameters.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """List the synchronization models, or explain one expression."""
+    if expression is None:
+        described = [_describe(model) for model in MODELS.values()]
+        if as_json:
+            _print_json(described)
+        else:
+            _print_models(described)
+        return
+    kind = MODELS.get(expression.strip())
+    if kind is not None and _lacks(kind):
+        about = _describe(kind)
+    else:
+        given = _parse(expression)
+        about = _describe(type(given), given)
+    if as_json:
+        _print_json(about)
+    else:
+        _print_model(about)
+
+
+def main() -> None:
+    app()
+
+
+# What the user gave.
+
+
+def _parse(expression: str) -> Model:
+    try:
+        return parse(expression)
+    except ModelError as error:
+        _stop(f"{error}. See paceline models")
+
+
+def _paces(text: str) -> list[float]:
+    try:
+        paces = [float(part) for part in text.split(",")]
+    except ValueError:
+        paces = []
+    if not paces or not all(0 < pace < math.inf for pace in paces):
+        _stop(f"--paces {text!r} are not seconds per iteration; give a number above 0 for each worker, such as 1,1.2,3")
+    return paces
+
+
+def _check(models: list[Model], paces: list[float], seconds: float, shards: int) -> None:
+    if not 0 < seconds < math.inf:
+        _stop(f"--seconds {seconds:g} is not a time to show; give a number above 0")
+    if shards < 1:
+        _stop(f"--shards {shards} is too few; give a whole number from 1")
+    iterations = sum(seconds / pace for pace in paces) * shards * (1 + LONGER) * (1 + len(models))
+    if iterations > LIMIT:
+        _stop(
+            f"this would take about {iterations:.2g} iterations, {LIMIT} at most are shown; "
+            f"give fewer --seconds, --shards or workers, or slower --paces"
+        )
+
+
+def _lacks(model: type[Model]) -> bool:
+    """Does the bare name of this model leave something open?"""
+    try:
+        parse(model.label())
+    except ModelError:
+        return True
+    return False
+
+
+def _stop(message: str) -> NoReturn:
+    _complain(message)
+    raise typer.Exit(2)
+
+
+def _complain(message: str) -> None:
+    """One line, whatever the user's text has in it."""
+    line = " ".join(message.split())
+    typer.echo("paceline: " + "".join(c if c.isprintable() else "?" for c in line), err=True)
+
+
+# What the user gets.
+
+
+def _console() -> Console:
+    """Plain text of 100 columns where stdout is no terminal, unless COLUMNS says otherwise."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def _print_json(document: Any) -> None:
+    typer.echo(msgspec.json.encode(document).decode())
+
+
+def _run(run: Compared) -> dict[str, Any]:
+    figures: dict[str, Any] = msgspec.to_builtins(run.timeline)
+    return {**figures, "vs_bsp": run.ratio, "vs_bsp_long_run": run.long_ratio}
+
+
+def _plain(value: Any) -> Any:
+    return "inf" if value == math.inf else value
+
+
+def _describe(kind: type[Model], given: Model | None = None) -> dict[str, Any]:
+    """A model as plain data, with the values of an expression if there is one."""
+    about: dict[str, Any] = {
+        "name": kind.label(),
+        "signature": signature(kind),
+        "summary": " ".join((getdoc(kind) or "").split("\n\n")[0].replace("`", "").split()),
+        "update": kind.update,
+        "parameters": [],
+    }
+    for parameter in parameters(kind):
+        entry = {"name": parameter.name, "allowed": parameter.words, "required": parameter.default is NODEFAULT}
+        entry["default"] = None if entry["required"] else _plain(parameter.default)
+        if given is not None:
+            entry["value"] = _plain(getattr(given, parameter.name))
+        about["parameters"].append(entry)
+    if given is not None:
+        about |= {"expression": str(given), "words": words(given)}
+    if isinstance(given, PSSP):
+        about["same_regret_as"] = _plain(given.same_regret_as)
+    return about
+
+
+def _print_models(described: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("model", "what it does", "update"):
+        table.add_column(title, overflow="fold")
+    for about in described:
+        table.add_row(Text(about["signature"], "bold"), Text(about["summary"]), Text(about["update"]))
+    console = _console()
+    console.print(table)
+    console.print()
+    for update, said in UPDATES.items():
+        console.print(f"{update}: {said}")
+    console.print("paceline models EXPR explains one, such as paceline models 'ssp(s=3)'")
+
+
+def _print_model(about: dict[str, Any]) -> None:
+    console = _console()
+    console.print(Text(about.get("expression", about["signature"]), "bold"))
+    console.print(Text(about.get("words", about["summary"])))
+    console.print(f"update: {about['update']}, {UPDATES[about['update']]}")
+    if about["parameters"]:
+        console.print()
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for title in ("parameter", "value", "default", "allowed"):
+            table.add_column(title, overflow="fold")
+        for entry in about["parameters"]:
+            default = "must be given" if entry["required"] else show(entry["default"])
+            value = show(entry["value"]) if "value" in entry else ""
+            table.add_row(*(Text(cell) for cell in (entry["name"], value, default, entry["allowed"])))
+        console.print(table)
+    if about.get("same_regret_as") is not None:
+        s = about["same_regret_as"]
+        console.print()
+        console.print(f"It shares its regret bound with ssp(s={s if isinstance(s, str) else format(s, '.4g')}).")

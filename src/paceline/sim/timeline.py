@@ -1,0 +1,236 @@
+"""The same uneven workers under any model, in virtual time.
+
+`simulate` drives the core's own machines: a watched `Shard` for each slice, a `Worker` for each worker, and under
+`esync` the State Server and each worker's `LocalSteps`. What is to happen stands in one heap, keyed by time, priority
+and sequence, so a run depends on its arguments and on nothing else. Invariants are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from math import inf
+
+from paceline.sim.cluster import Cluster, ClusterError, Hiccup
+from paceline.sim.record import Recorder, Timeline
+from paceline.sync import Apply, Drop, Event, Grant, Hold, Model, SetTimer, Shard, TimerFired, parse
+from paceline.sync.invariants import Watch, nothing_waits_in_vain
+from paceline.sync.local_steps import Action, Answered, Contribute, LocalSteps, Query, RoundBegan, Step, StepDone
+from paceline.sync.models.esync import ESync
+from paceline.sync.models.psp import PSP
+from paceline.sync.partial_pull import SetPullTimer, Start
+from paceline.sync.state_server import Began, Queried, StateServer
+from paceline.sync.worker import Worker
+
+COMPUTED, MESSAGE, TIMER = 0, 1, 2  # what comes first of all that happens at one time
+SIGNIFICANCE = 1.0  # of every gradient, for the models that ask: there are none here to measure
+
+
+def simulate(
+    model: Model | str,
+    paces: Sequence[float],
+    *,
+    shards: int = 1,
+    until: float = 30.0,
+    seed: int = 0,
+    latency: float | Sequence[float] = 0.0,
+    jitter: float = 0.0,
+    hiccups: Iterable[Hiccup] = (),
+) -> Timeline:
+    """Let workers with these seconds per iteration train under a model until a time.
+
+    `latency` is how long a message to or from a shard travels, for all shards or for each. `seed` is for the jitter and
+    for the coins of probabilistic models.
+    """
+    model = parse(model)
+    cluster = Cluster(tuple(paces), jitter, tuple(hiccups), seed)
+    delays = tuple([latency] * shards if isinstance(latency, int | float) else latency)
+    if shards < 1 or len(delays) != shards or not all(0 <= delay < inf for delay in delays):
+        raise ClusterError(f"{shards} shards with a latency of {latency}; give at least one, and seconds from 0 for it")
+    if not 0 < until < inf:
+        raise ClusterError(f"the end is at {until:g} seconds; give a number above 0")
+    return Simulation(model, cluster, delays, seed).run(until)
+
+
+class Simulation:
+    """Shards and workers, and what is under way between them."""
+
+    def __init__(self, model: Model, cluster: Cluster, delays: Sequence[float], seed: int) -> None:
+        workers = len(cluster.paces)
+        self.model = model
+        self.cluster = cluster
+        self.delays = delays
+        self.now = 0.0
+        self.watches = [Watch(Shard(model, workers, seed, index=index)) for index in range(len(delays))]
+        self.nodes = [Node(self, worker) for worker in range(workers)]
+        if isinstance(model, ESync):
+            server = StateServer(model, workers)
+            self.nodes = [LocalNode(self, worker, model, server) for worker in range(workers)]
+        self._agenda: list[tuple[float, int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._applied = 0
+        self._staleness = 0
+
+    def at(self, time: float, priority: int, action: Callable[[], None]) -> None:
+        """Have something happen. What is due already happens now, after what was put down before it."""
+        self._sequence += 1
+        heappush(self._agenda, (max(time, self.now), priority, self._sequence, action))
+
+    def run(self, until: float) -> Timeline:
+        for node in self.nodes:
+            node.begin()
+        while self._agenda and self._agenda[0][0] <= until:
+            self.now, _, _, action = heappop(self._agenda)
+            action()
+        if not self._agenda:
+            nothing_waits_in_vain(self.watches)
+        return self._timeline(until)
+
+    def deliver(self, shard: int, event: Event) -> None:
+        """Hand an event to a shard, and do what it says."""
+        missing = self.missing(shard) if isinstance(event, TimerFired) else ()
+        for command in self.watches[shard].handle(event, self.now):
+            match command:
+                case Grant(worker=worker):
+                    waited_for = self.nodes[worker].record.answered(shard, command, missing)
+                    answer = partial(self.nodes[worker].granted, shard, command, waited_for)
+                    self.at(self.now + self.delays[shard], MESSAGE, answer)
+                case Hold(worker=worker):
+                    self.nodes[worker].record.held(shard, command)
+                case Apply(staleness=staleness):
+                    self._applied += 1
+                    self._staleness += staleness
+                case Drop(worker=worker, iteration=iteration):
+                    self.nodes[worker].record.dropped(iteration, len(self.watches))
+                case SetTimer(at=at, timer=timer):
+                    self.at(at, TIMER, partial(self.deliver, shard, TimerFired(timer)))
+
+    def missing(self, shard: int) -> tuple[int, ...]:
+        """Whom a shard's open round waits for."""
+        return self.model.waiting_for(self.watches[shard].shard.view)[1]
+
+    def _timeline(self, until: float) -> Timeline:
+        first = self.watches[0].shard
+        lanes = [
+            node.record.lane(pace, until, self.missing)
+            for node, pace in zip(self.nodes, self.cluster.paces, strict=True)
+        ]
+        return Timeline(
+            model=str(self.model),
+            seconds=until,
+            shards=len(self.watches),
+            iterations=sum(lane.iterations for lane in lanes),
+            used=round(sum(lane.used for lane in lanes), 9),
+            computing=sum(lane.computing for lane in lanes) / len(lanes),
+            held_pulls=sum(watch.shard.counters.held_pulls for watch in self.watches),
+            dropped=sum(watch.shard.counters.dropped for watch in self.watches),
+            staleness=self._staleness / self._applied if self._applied else 0.0,
+            rounds=first.counters.advances,
+            lanes=lanes,
+        )
+
+
+class Node:
+    """One virtual worker: computes what its machine says, for as long as its pace says."""
+
+    def __init__(self, simulation: Simulation, worker: int) -> None:
+        model = simulation.model
+        b, tau = (model.b, model.tau_pull) if isinstance(model, PSP) else (1.0, 0.0)
+        self.simulation = simulation
+        self.worker = worker
+        self.machine = Worker(worker, len(simulation.delays), b=b, tau=tau)
+        self.record = Recorder(worker)
+
+    def begin(self) -> None:
+        self._send(self.machine.begin(self.simulation.now))
+
+    def granted(self, shard: int, grant: Grant, waited_for: tuple[int, ...]) -> None:
+        self._decided(self.machine.granted(shard, grant, self.simulation.now), waited_for)
+
+    def start(self, iteration: int) -> None:
+        """Compute an iteration."""
+        self._compute(iteration, self._computed)
+
+    def _compute(self, iteration: int, done: Callable[[], None]) -> None:
+        simulation = self.simulation
+        end = simulation.cluster.end(self.worker, self.record.begun, simulation.now)
+        self.record.computes(iteration, simulation.now)
+        simulation.at(end, COMPUTED, done)
+
+    def _computed(self) -> None:
+        self.record.waits(self.simulation.now, done=True)
+        self._push()
+
+    def _push(self) -> None:
+        messages, commands = self.machine.computed(self.simulation.now, SIGNIFICANCE)
+        self._send(messages)
+        self._decided(commands, ())
+
+    def _send(self, messages: Iterable[tuple[int, Event]]) -> None:
+        simulation = self.simulation
+        for shard, message in messages:
+            at = simulation.now + simulation.delays[shard]
+            simulation.at(at, MESSAGE, partial(simulation.deliver, shard, message))
+
+    def _decided(self, commands: Iterable[Start | SetPullTimer], waited_for: tuple[int, ...]) -> None:
+        for command in commands:
+            match command:
+                case Start(iteration=iteration):
+                    self.record.wait_ended(waited_for, self.simulation.now)
+                    self.start(iteration)
+                case SetPullTimer(at=at, timer=timer):
+                    self.simulation.at(at, TIMER, partial(self._timer_fired, timer))
+
+    def _timer_fired(self, timer: int) -> None:
+        waited_for = self.record.unanswered(self.simulation.missing)
+        self._decided(self.machine.timer_fired(timer, self.simulation.now), waited_for)
+
+
+class LocalNode(Node):
+    """A worker under ESync: what it pushes as one iteration is a round of local ones, as many as there is time for."""
+
+    def __init__(self, simulation: Simulation, worker: int, model: ESync, server: StateServer) -> None:
+        super().__init__(simulation, worker)
+        self.steps = LocalSteps(model)
+        self.server = server
+        self._step = 0  # which local iteration is under way, or 0; one that was given up never ends
+
+    def start(self, iteration: int) -> None:
+        """Begin a round."""
+        self._ask(Began(self.worker, iteration))
+        self._do(self.steps.handle(RoundBegan(iteration), self.simulation.now))
+
+    def _do(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Query():
+                    self._ask(Queried(self.worker, action.steps, action.capability, action.finished), action.round)
+                case Step():
+                    self._step = self.record.begun + 1
+                    self._compute(self.machine.iteration, partial(self._step_done, self._step))
+                case Contribute():
+                    if self._step:
+                        self._step = 0
+                        self.record.waits(self.simulation.now, done=False)
+                    self._push()
+
+    def _ask(self, event: Began | Queried, round_: int = -1) -> None:
+        simulation = self.simulation
+        simulation.at(simulation.now + simulation.delays[0], MESSAGE, partial(self._asked, event, round_))
+
+    def _asked(self, event: Began | Queried, round_: int) -> None:
+        """At the State Server, which is as far away as the first shard."""
+        simulation = self.simulation
+        for answer in self.server.handle(event, simulation.now):
+            back = Answered(round_, answer.steps, answer.ready)
+            simulation.at(simulation.now + simulation.delays[0], MESSAGE, partial(self._heard, back))
+
+    def _heard(self, answer: Answered) -> None:
+        self._do(self.steps.handle(answer, self.simulation.now))
+
+    def _step_done(self, step: int) -> None:
+        if step == self._step:
+            self._step = 0
+            self.record.waits(self.simulation.now, done=True)
+            self._do(self.steps.handle(StepDone(), self.simulation.now))
