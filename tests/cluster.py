@@ -1,9 +1,9 @@
 """A cluster in one thread, for tests: real shards and real workers' machines, and links that deliver in any order.
 
-Each link keeps its own order, as a connection does; which link moves next, or which worker finishes computing, is chosen
-from outside. So a test explores every interleaving that the real system could show, and a list of choices replays one.
-Workers that have done their iterations leave, so a run ends by itself; if it ends with someone waiting, that is a
-deadlock, and `run` says so.
+Each link keeps its own order, as a connection does; which link moves next, or which worker finishes computing, is
+chosen from outside. So a test explores every interleaving that the real system could show, and a list of choices
+replays one. Workers that have done their iterations leave, so a run ends by itself; if it ends with someone waiting,
+that is a deadlock, and `run` says so.
 """
 
 from __future__ import annotations

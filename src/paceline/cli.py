@@ -86,7 +86,8 @@ def paceline(
     """Train models on machines that are not equally fast, and choose how they wait for each other."""
     if show_version:
         typer.echo(f"paceline {version('paceline')}")
-    elif context.invoked_subcommand is None:
+        raise typer.Exit
+    if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
@@ -126,7 +127,10 @@ def demo(
     except InvariantViolated as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    runs = [Compared(timeline, timeline.against(base), ratio) for timeline, ratio in zip(timelines, long, strict=True)]
+    runs = [
+        Compared(model, timeline, timeline.against(base), ratio)
+        for model, timeline, ratio in zip(models, timelines, long, strict=True)
+    ]
     if as_json:
         about = {"paces": workers, "seconds": seconds, "long_run_seconds": seconds * LONGER, "shards": shards}
         how = {"latency": latency, "jitter": jitter, "seed": seed}
@@ -296,3 +300,7 @@ def _print_model(about: dict[str, Any]) -> None:
         s = about["same_regret_as"]
         console.print()
         console.print(f"It shares its regret bound with ssp(s={s if isinstance(s, str) else format(s, '.4g')}).")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cluster import Cluster, watched
-from tests.effort import cases
 
 from paceline.sync import MODELS, parse
+from tests.cluster import Cluster, watched
+from tests.effort import cases
 
 EXPRESSIONS = {
     "bsp": ["bsp", "bsp(release=soft)"],
@@ -67,7 +67,11 @@ def test_all_workers_come_to_their_end(expression: str, seed: int, workers: int,
     cluster([expression] * shards, workers, 6, Random(seed)).run()
 
 
-@given(seed=st.integers(0, 2**32), workers=st.integers(1, 6), models=st.lists(st.sampled_from(LOCAL), min_size=1, max_size=8))
+@given(
+    seed=st.integers(0, 2**32),
+    workers=st.integers(1, 6),
+    models=st.lists(st.sampled_from(LOCAL), min_size=1, max_size=8),
+)
 @settings(max_examples=cases(250), deadline=None)
 def test_shards_under_different_models_never_deadlock(seed: int, workers: int, models: list[str]) -> None:
     cluster(models, workers, 6, Random(seed)).run()

@@ -118,7 +118,7 @@ class RoundPair(Pair):
 
 
 @given(runs(), releases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_bsp_answers_as_table_3_has_it(run: Run, release: str) -> None:
     RoundPair(run, f"bsp(release={release})", paper.BSP, release).play()
 
@@ -130,7 +130,7 @@ def test_asp_answers_as_table_3_has_it(run: Run) -> None:
 
 
 @given(runs(), bounds, releases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_ssp_answers_as_table_3_has_it(run: Run, s: int, release: str) -> None:
     Pair(run, f"ssp(s={s}, release={release})", paper.SSP(s), release).play()
 
@@ -143,35 +143,35 @@ def test_ssp_without_a_bound_answers_as_table_3_has_asp(run: Run, release: str) 
 
 @pytest.mark.parametrize("release", ["lazy", "soft"])
 @given(run=runs(), s_min=bounds, extra=bounds)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_dsps_answers_as_table_3_has_it_for_the_s_in_force(run: Run, s_min: int, extra: int, release: str) -> None:
     model = f"dsps(s_min={s_min}, s_max={s_min + extra}, release={release})"
     PairWithOneBound(run, model, paper.DSPS, release).play()
 
 
 @given(runs(), st.data(), releases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_drop_answers_and_drops_as_table_3_has_it(run: Run, data: st.DataObject, release: str) -> None:
     n_t = data.draw(st.integers(1, run.workers))
     RoundPair(run, f"drop(n_t={n_t}, release={release})", paper.DropStragglers(n_t), release).play()
 
 
 @given(runs(), bounds, st.floats(0, 1), releases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_constant_pssp_answers_as_table_3_has_it(run: Run, s: int, c: float, release: str) -> None:
     conditions = paper.PSSP(s, paper.constant(s, c), lambda pull: coin(run.seed, *pull, -1))
     Pair(run, f"pssp(s={s}, c={c!r}, release={release})", conditions, release).play()
 
 
 @given(runs(), bounds, st.floats(0.01, 2), releases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_dynamic_pssp_answers_as_table_3_has_it(run: Run, s: int, alpha: float, release: str) -> None:
     conditions = paper.PSSP(s, paper.dynamic(s, lambda *_: alpha), lambda pull: coin(run.seed, *pull, -1))
     Pair(run, f"pssp(s={s}, alpha={alpha!r}, release={release})", conditions, release).play()
 
 
 @given(runs(), bounds, releases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_dynamic_pssp_answers_as_table_3_has_it_with_the_last_gradients_significance(
     run: Run, s: int, release: str
 ) -> None:

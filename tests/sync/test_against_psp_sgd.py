@@ -105,12 +105,14 @@ class ServerPair:
             self.todo[n] = "push", grant.next
             del self.pulling[n]
         assert {pull.worker: pull.iteration for pull in self.shard.held} == self.pulling
-        self.timers += [command for command in commands if isinstance(command, SetTimer)]
+        timers = [command for command in commands if isinstance(command, SetTimer)]
+        assert all(timer.at > self.now for timer in timers), "a timer for what could be decided at once"
+        self.timers += timers
         assert self.server.timeout == inf or self.server.timeout in [timer.at for timer in self.timers]
 
 
 @given(runs())
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_a_shard_under_psp_takes_drops_and_closes_as_the_papers_server(run: Run) -> None:
     ServerPair(run).play()
 
@@ -182,7 +184,9 @@ class WorkerPair:
             self.check(start)
             self.starts.append(start)
             self.wanted = start.iteration + 1
-        self.timers += [command for command in commands if isinstance(command, SetPullTimer)]
+        timers = [command for command in commands if isinstance(command, SetPullTimer)]
+        assert all(timer.at > self.now for timer in timers), "a timer for what could be decided at once"
+        self.timers += timers
         if not self.worker.computing:
             assert self.worker.timeout == inf or self.worker.timeout in [timer.at for timer in self.timers]
 
@@ -232,6 +236,14 @@ def test_a_worker_needs_exactly_b_percent_of_the_blocks() -> None:
                 if worker.computing:
                     break
     assert not wrong, f"(blocks, percent, after how many they differ): {wrong}"
+
+
+@given(st.integers(1, 40), st.floats(0, 0.01, exclude_min=True))
+@settings(max_examples=100, deadline=None)
+def test_however_small_the_share_a_worker_does_not_start_before_a_block_has_come(blocks: int, b: float) -> None:
+    pull = PartialPull(blocks, b)
+    assert pull.handle(Asked(-1), 0.0) == []
+    assert [type(command) for command in pull.handle(Arrived(0, 0), 0.0)] == [Start]
 
 
 class Using(JumpingPair):

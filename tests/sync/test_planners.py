@@ -58,7 +58,7 @@ def check(plan: Plan, ends: Matrix) -> None:
 
 
 @given(small)
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_zipline_finds_the_least_wait_of_all_combinations_and_the_earliest_barrier_with_it(ends: Matrix) -> None:
     plan, best = zipline(ends), paper.naive_search(ends)
     check(plan, ends)
@@ -67,7 +67,7 @@ def test_zipline_finds_the_least_wait_of_all_combinations_and_the_earliest_barri
 
 
 @given(st.one_of(large, matrices(any_times, 7, 8)))
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_zipline_has_the_wait_and_the_barrier_of_the_papers_algorithm_2(ends: Matrix) -> None:
     plan, theirs = zipline(ends), paper.ZipLine(ends)
     check(plan, ends)
@@ -76,14 +76,14 @@ def test_zipline_has_the_wait_and_the_barrier_of_the_papers_algorithm_2(ends: Ma
 
 
 @given(large_distinct)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_zipline_has_the_stops_of_the_papers_algorithm_2_if_no_two_ends_are_the_same(ends: Matrix) -> None:
     assert zipline(ends).stops.tolist() == paper.stops(paper.ZipLine(ends))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(grid_scan, paper.GridScan), (full_grid_scan, paper.FullGridScan)])
 @given(ends=large)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_a_scan_has_the_wait_of_the_papers(
     ours: Callable[[Matrix], Plan], theirs: Callable[[Matrix], paper.Z_set], ends: Matrix
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_scan_has_the_stops_of_the_papers_if_no_two_ends_are_the_same(
 
 
 @given(st.one_of(large, large_distinct))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_zipline_is_no_worse_than_the_full_scan_and_that_no_worse_than_the_scan_of_one_row(ends: Matrix) -> None:
     assert zipline(ends).wait <= full_grid_scan(ends).wait <= grid_scan(ends).wait
 

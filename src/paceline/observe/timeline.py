@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.sim.record import Lane, Span, Timeline
-from paceline.sync import Model, parse
+from paceline.sync import Model
 from paceline.sync.models.asp import ASP
 from paceline.sync.models.bsp import BSP
 from paceline.sync.models.drop import DropStragglers
@@ -31,8 +31,9 @@ COMPUTING, WAITING, WASTED = "green", "red", "yellow"
 
 
 class Compared(Struct, frozen=True):
-    """A run, and how many of the iterations of `bsp` it used: in the same time, and in a much longer one."""
+    """A run, and how many times the iterations of `bsp` it used: in the same time, and in a much longer one."""
 
+    model: Model
     timeline: Timeline
     ratio: float | None
     long_ratio: float | None
@@ -80,13 +81,13 @@ class Layout:
         self.label = label
         self.count = len(str(most))
         self.width = width
-        self.bar = max(8, width - label - self.count - len(" ││  it 100 %"))
+        self.bar = max(8, width - label - self.count - len(" ││  it 100%"))
 
 
 def block(run: Compared, labels: Sequence[str], layout: Layout, glyphs: Glyphs) -> Iterator[Text]:
     """One model: what it does, where each worker waits, and what that comes to."""
     timeline = run.timeline
-    name, said = Text(f"{timeline.model}:", "bold"), Text(words(parse(timeline.model)), "italic")
+    name, said = Text(f"{timeline.model}:", "bold"), Text(words(run.model), "italic")
     if len(name) + len(said) + 1 <= layout.width:
         yield Text(" ").join([name, said])
     else:
@@ -101,11 +102,7 @@ def block(run: Compared, labels: Sequence[str], layout: Layout, glyphs: Glyphs) 
 
 def bar(lane: Lane, seconds: float, width: int, glyphs: Glyphs) -> Text:
     """A worker's time in cells. Each shows what took most of it; a wait is marked with whom it is for, if that fits."""
-    count, nth = 0, {}
-    for span in lane.spans:
-        if span.kind == "computing":
-            nth[id(span)] = count
-            count += 1
+    nth = {id(span): n for n, span in enumerate(span for span in lane.spans if span.kind == "computing")}
     text = Text()
     for _, run in groupby(cells(lane.spans, seconds, width), key=id):
         found = list(run)
@@ -139,12 +136,9 @@ def cells(spans: Sequence[Span], seconds: float, width: int) -> Iterator[Span]:
 
 def axis(seconds: float, layout: Layout) -> Text:
     """The time above the bars."""
-    step = next(
-        scale * digit
-        for scale in (10.0**power for power in range(-9, 12))
-        for digit in (1, 2, 5)
-        if scale * digit * layout.bar / seconds >= 9
-    )
+    least = 9 * seconds / layout.bar  # nine cells for each figure
+    scale = 10.0 ** math.floor(math.log10(least))
+    step = next(digit * scale for digit in (1, 2, 5, 10, 20) if digit * scale >= least)
     line, tick = "", 0
     while tick * step <= seconds:
         at = round(tick * step / seconds * layout.bar)
@@ -162,14 +156,14 @@ def legend(timeline: Timeline, spans: Sequence[Span], glyphs: Glyphs) -> Iterato
     workers = f"{len(timeline.lanes)} workers" if len(timeline.lanes) > 1 else "worker"
     yield Text(f"The same {workers}{on} for {timeline.seconds:g} seconds under each model.", "bold")
     shades = "".join(shade * 3 for shade in glyphs.computing * 2)
-    yield Text(f"  {shades}", COMPUTING) + Text("  computing; the shade changes with every iteration")
+    yield Text.assemble("  ", (shades, COMPUTING), "  computing; the shade changes with every iteration")
     example = str(slow.worker).center(12, glyphs.waiting)
-    yield Text(f"  {example}", WAITING) + Text(f"  waiting, for worker {slow.worker}")
+    yield Text.assemble("  ", (example, WAITING), f"  waiting, for worker {slow.worker}")
     if any(span.wasted >= 0.5 for span in spans):
         shades = "".join(shade * 3 for shade in glyphs.wasted * 2)
-        yield Text(f"  {shades}", WASTED) + Text("  computed in vain: came too late and was thrown away")
+        yield Text.assemble("  ", (shades, WASTED), "  computed in vain: came too late and was thrown away")
     if any(span.kind == "waiting" and not span.waiting_for for span in spans):
-        yield Text(f"  {glyphs.sending * 12}", "dim") + Text("  messages under way, nobody to wait for")
+        yield Text.assemble("  ", (glyphs.sending * 12, "dim"), "  messages under way, nobody to wait for")
     yield Text("  Left: seconds per iteration. Right: iterations done, share of time computing.")
     yield Text()
 
@@ -191,16 +185,9 @@ def table(runs: Sequence[Compared]) -> Table:
     """All models side by side."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("\nmodel", overflow="fold")
-    for title in (
-        "\niterations",
-        "\nvs bsp",
-        "long\nrun",
-        "time\nwaiting",
-        "held\npulls",
-        "mean\nstaleness",
-        "\ndropped",
-    ):
-        table.add_column(title, justify="right", no_wrap=True)
+    titles = ("/iterations", "/vs bsp", "long/run", "time/waiting", "held/pulls", "mean/staleness", "/dropped")
+    for title in titles:
+        table.add_column(title.replace("/", "\n"), justify="right", no_wrap=True)
     for run in runs:
         timeline = run.timeline
         table.add_row(
@@ -244,15 +231,16 @@ def words(model: Model) -> str:
         case DSSP(s_low=low, s_high=high):
             return f"like ssp, but who is {low} ahead may go on, up to {high}, to where it meets the slowest"
         case PSSP(s=s, c=c):
-            odds = f"with probability {c:g}" if c is not None else "the likelier, the further ahead"
-            return f"like ssp, but from {s} ahead on a coin decides: it waits {odds}"
+            if c is None:
+                return f"like ssp, but from {s} ahead on it may wait, likelier the further it is ahead"
+            return f"like ssp, but from {s} ahead on a coin decides: it waits with probability {c:g}"
         case DropStragglers(n_t=n):
             return f"a round ends with the first {n} gradients; what comes later is thrown away"
         case ElasticBSP(R=horizon):
             return f"all run freely to a common barrier, planned up to {_iterations(horizon)} ahead"
         case PSP(c=c, tau_push=tau, b=b):
             more = f", and what comes in {tau:g} s more" if tau else ""
-            enough = f"; {b:.0%} of the blocks are enough to start" if b < 1 else ""
+            enough = f"; {b:.0%} of the blocks suffice" if b < 1 else ""
             return f"a round takes {c} gradients{more}; the rest is thrown away{enough}"
         case ESync():
             return "the fast do local iterations until the slowest is done, then all average"

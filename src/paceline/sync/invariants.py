@@ -118,7 +118,11 @@ class Watch:
                 if self.is_waiting(command):
                     self.waiting[worker].discard(command.iteration)
                     self.held -= 1
-                if command.stop and self.supersteps.get(worker, (-1, 0))[0] < command.stop.superstep:
+                if (
+                    command.stop
+                    and command.reason.cause != "repeat"
+                    and self.supersteps.get(worker, (-1, 0))[0] < command.stop.superstep
+                ):
                     self.supersteps[worker] = command.stop.superstep, command.next
             case Advance(to=to):
                 self.clock, self.version, self.barrier = to, command.version, command.version
@@ -204,7 +208,9 @@ def pssp_never_holds_below_s(watch: Watch, event: Event, command: Command) -> st
 
 def elastic_stops_are_within_r(watch: Watch, event: Event, command: Command) -> str | None:
     model = watch.shard.model
-    if isinstance(command, Grant) and command.stop and isinstance(model, ElasticBSP):
+    if not isinstance(command, Grant) or command.reason.cause == "repeat":
+        return None
+    if command.stop and isinstance(model, ElasticBSP):
         superstep, begin = watch.supersteps.get(command.worker, (-1, 0))
         if command.stop.superstep != superstep:
             begin = command.next

@@ -55,7 +55,7 @@ class PartialPull:
     def __init__(self, blocks: int, b: float = 1.0, tau: float = 0.0) -> None:
         if blocks < 1 or not 0 < b <= 1 or tau < 0:
             raise EventError(f"{blocks} blocks, b={b}, tau={tau}: needs a block, 0 < b <= 1 and tau >= 0")
-        self.needed = ceil(b * blocks)
+        self.needed = max(1, ceil(b * blocks - 1e-9))  # 0.28 * 25 is 7 blocks, not 7.000000000000001
         self.tau = tau
         self._newest = [-1] * blocks  # what has come
         self._taken = [-1] * blocks  # what is in place

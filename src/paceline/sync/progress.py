@@ -43,6 +43,7 @@ class Member:
         "significance",
         "slot",
         "start",
+        "stop",
         "told",
         "worker",
     )
@@ -60,6 +61,7 @@ class Member:
         self.intervals: list[float] = []  # its last few times from grant to push
         self.significance = 0.0  # of its last push
         self.sequence = -1  # of its last push
+        self.stop: Stop | None = None  # the stop that its last grant told it
         self.told: Stop | None = None  # the stop that came with its last push
         self.dropped: set[int] = set()  # sequences of late pushes, to answer a repeat the same
         self.held: list[Held] = []

@@ -172,12 +172,11 @@ class Shard:
         if incarnation <= (self._gone.get(worker, -1) if member is None else member.incarnation):
             self.counters.refused += 1
             return [Drop(worker, -1, Reason(self._rule, "zombie"))]
-        if member is not None:
-            self._remove(member)
+        commands = self._left(Left(worker)) if member is not None else []
         start = max(progress.clock, progress.slowest if progress.members else 0, event.iteration or 0)
         progress.add(worker, incarnation, start, self.version)
         self.model.joined(self.view, worker)
-        return self._settle([], "left", worker)
+        return commands
 
     def _left(self, event: Left) -> list[Command]:
         member = self._progress.members.get(event.worker)
@@ -264,11 +263,11 @@ class Shard:
         member.granted_at = self.view.now
         if i > member.granted:
             member.granted = i
+            member.stop = self.model.stop(self.view, member.worker) if self._plans else None
         onward = max(i + 1, member.start)
         if self.model.jumps and onward < clock:
             onward = clock
-        stop = self.model.stop(self.view, member.worker) if self._plans else None
-        return Grant(member.worker, i, version, clock, onward, reason, stop, member.incarnation)
+        return Grant(member.worker, i, version, clock, onward, reason, member.stop, member.incarnation)
 
     def _release(self, held: Held, reason: Reason) -> Grant:
         held.member.held.remove(held)

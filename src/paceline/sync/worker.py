@@ -4,8 +4,8 @@
     an iteration     pushes its gradient to every shard, then pulls from every shard
     enough grants    computes the iteration that they say is next
 
-It repeats the stop that the first shard told it on every message, so that the others learn of ElasticBSP's plan. How many grants are
-enough is up to `PartialPull`: all of them, unless the user lets it start with fewer.
+It repeats the stop that the first shard told it on every message, so that the others learn of ElasticBSP's plan. How
+many grants are enough is up to `PartialPull`: all of them, unless the user lets it start with fewer.
 """
 
 from __future__ import annotations

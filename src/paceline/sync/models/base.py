@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
@@ -152,21 +153,16 @@ class Holding(Model, frozen=True, kw_only=True):
     """A model that lets its user choose how long a held pull waits.
 
     `lazy`: until everyone has finished the pull's own iteration, so that it reads fully updated parameters. `soft`:
-    only until the worker is within the bound again.
+    only until the next round closes.
     """
 
     release: Release = "lazy"
 
-    def slack(self, view: View) -> float:
-        """How far ahead of the clock a worker may be and still be answered."""
-        return 0
-
     def filed(self, view: View, pull: Pulled) -> int:
-        if self.release == "lazy":
-            return pull.iteration
-        return max(view.clock, int(pull.iteration - self.slack(view)))
+        return pull.iteration if self.release == "lazy" else view.clock
 
 
+@cache
 def parameters(model: type[Model]) -> list[Parameter]:
     """A model's parameters, in the order in which an expression may give them without names."""
     hints = get_type_hints(model, include_extras=True)

@@ -19,3 +19,6 @@ class BSP(Holding, frozen=True):
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return pull.iteration < view.clock
+
+    def filed(self, view: View, pull: Pulled) -> int:
+        return pull.iteration  # lazy and soft are the same here: nobody is answered before its own round has closed

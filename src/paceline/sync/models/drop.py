@@ -27,5 +27,8 @@ class DropStragglers(Holding, frozen=True):
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return pull.iteration < view.clock
 
+    def filed(self, view: View, pull: Pulled) -> int:
+        return pull.iteration  # lazy and soft are the same here: nobody is answered before its own round has closed
+
     def may_close(self, view: View) -> bool:
         return view.count(view.clock) >= min(self.n_t, view.live)

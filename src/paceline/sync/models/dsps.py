@@ -43,11 +43,7 @@ class DSPS(Holding, frozen=True):
         return Paces(self.s_min)
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
-        return pull.iteration < view.clock + self.slack(view)
-
-    def slack(self, view: View) -> float:
-        s: int = view.memory.s
-        return s
+        return bool(pull.iteration < view.clock + view.memory.s)
 
     def pushed(self, view: View, push: Pushed) -> None:
         recent = view.intervals(push.worker)

@@ -45,9 +45,6 @@ class DSSP(Holding, frozen=True):
         del until[worker]  # it waits now; once answered it may earn more
         return False
 
-    def slack(self, view: View) -> float:
-        return self.s_low
-
     def left(self, view: View, worker: int) -> None:
         view.memory.pop(worker, None)
 

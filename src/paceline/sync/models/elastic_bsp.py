@@ -36,13 +36,17 @@ class Superstep:
         self.place: dict[int, int] = {}  # where in that list
         self.outdated = False  # has someone come or gone since it was planned?
 
-    def enter(self, worker: int, at: int) -> None:
-        """Someone takes part whose pace nobody knows yet: it stops after one iteration."""
-        self.begin[worker] = at
-        self.stops[worker] = Stop(self.number, at)
+    def enter(self, worker: int) -> None:
+        """Someone takes part, and has to be told where to stop."""
         self.reached[worker] = -1
         self.place[worker] = len(self.missing)
         self.missing.append(worker)
+
+    def tell(self, worker: int, at: int) -> Stop:
+        """Someone whose pace nobody knows yet goes on with iteration `at`: it stops after that."""
+        self.begin[worker] = at
+        self.stops[worker] = Stop(self.number, at)
+        return self.stops[worker]
 
     def passed(self, worker: int, iteration: int, stop: Stop) -> None:
         """A worker has finished an iteration of the superstep that `stop` is of."""
@@ -82,12 +86,11 @@ class ElasticBSP(Model, frozen=True):
         # Numbered by the epoch, so that no plan is taken for one of an earlier time under this model.
         superstep = Superstep(view.epoch if view.index == 0 else 0)
         for worker in view.workers:
-            # Who is computing can only be told to stop after the next iteration. Held unawares, it could wait for
-            # someone whom another shard holds.
-            computing = view.computing_since(worker) is not None
-            superstep.enter(worker, view.iteration(worker) + computing)
+            superstep.enter(worker)
             told = view.told(worker)
-            if view.index != 0 and told is not None:
+            if view.epoch == 0:
+                superstep.tell(worker, view.iteration(worker))
+            elif view.index != 0 and told is not None:
                 superstep.passed(worker, view.iteration(worker) - 1, told)
         return superstep
 
@@ -115,32 +118,36 @@ class ElasticBSP(Model, frozen=True):
             self.plan(view, {worker: (at, at + self.R - 1) for worker, at in superstep.begin.items()})
 
     def joined(self, view: View, worker: int) -> None:
-        view.memory.enter(worker, view.iteration(worker))
+        view.memory.enter(worker)
         view.memory.outdated = True
 
     def left(self, view: View, worker: int) -> None:
         superstep: Superstep = view.memory
         superstep.remove(worker)
         for known in superstep.begin, superstep.stops, superstep.reached:
-            known.pop(worker)
+            known.pop(worker, None)
         superstep.outdated = True
 
     def stop(self, view: View, worker: int) -> Stop | None:
+        superstep: Superstep = view.memory
         if view.index != 0:
             return None
-        if view.memory.outdated:
+        if superstep.outdated:
             self.plan_again(view)
-        stop: Stop = view.memory.stops[worker]
-        return stop
+        return superstep.stops.get(worker) or superstep.tell(worker, view.iteration(worker))
 
     def waiting_for(self, view: View) -> tuple[int, tuple[int, ...]]:
         missing = view.memory.missing
         return len(missing), tuple(missing[:NAMED])
 
     def stop_of(self, view: View, message: Pushed | Pulled) -> Stop | None:
-        """The stop that this message goes by: the plan's, or what the worker was last told of it."""
+        """The stop that this message goes by: the plan's, or what the worker was last told of it.
+
+        There is none for a worker that was not told yet. Held unawares, it could wait for someone whom another shard
+        holds.
+        """
         if view.index == 0:
-            stop: Stop = view.memory.stops[message.worker]
+            stop: Stop | None = view.memory.stops.get(message.worker)
             return stop
         return message.stop
 
@@ -153,8 +160,8 @@ class ElasticBSP(Model, frozen=True):
         superstep: Superstep = view.memory
         superstep.outdated = False
         choices: dict[int, tuple[int, int]] = {}
-        for worker in view.workers:
-            at, stop = view.iteration(worker), superstep.stops[worker].iteration
+        for worker, told in superstep.stops.items():
+            at, stop = view.iteration(worker), told.iteration
             choices[worker] = (stop, stop) if stop <= at else (at + 1, superstep.begin[worker] + self.R - 1)
         self.plan(view, choices)
 

@@ -61,9 +61,6 @@ class PSSP(Holding, frozen=True):
         assert alpha is not None
         return alpha / (1 + exp(self.s - gap))
 
-    def filed(self, view: View, pull: Pulled) -> int:
-        return pull.iteration if self.release == "lazy" else view.clock
-
     @property
     def same_regret_as(self) -> float | None:
         """The `s` of the SSP with the same bound on the regret: `s + 1/c - 1`. For dynamic PSSP `c` is `alpha / 2`."""

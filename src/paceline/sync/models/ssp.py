@@ -21,5 +21,6 @@ class SSP(Holding, frozen=True):
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return pull.iteration < view.clock + self.s
 
-    def slack(self, view: View) -> float:
-        return self.s
+    def filed(self, view: View, pull: Pulled) -> int:
+        # The next round to close, as a rule. Who got further ahead under another model waits until it is within s.
+        return pull.iteration if self.release == "lazy" else int(pull.iteration - self.s)

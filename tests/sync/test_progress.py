@@ -1,0 +1,69 @@
+"""The bookkeeping of who is where, against the same kept in the plainest way."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from paceline.sync.progress import NAMED, Progress
+from tests.effort import cases
+
+
+class AgainstAPlainDictionary(RuleBasedStateMachine):
+    """`Progress` and a dictionary from worker to iteration, side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress = Progress()
+        self.at: dict[int, int] = {}
+        self.names = 0
+
+    @rule(ahead=st.integers(0, 5))
+    def join(self, ahead: int) -> None:
+        start = self.progress.clock + ahead
+        self.progress.add(self.names, 0, start, 0)
+        self.at[self.names] = start
+        self.names += 1
+
+    @precondition(lambda self: self.at)
+    @rule(which=st.integers(0, 99), by=st.sampled_from([1, 1, 1, 1, 2, 7, 10**15]))
+    def push(self, which: int, by: int) -> None:
+        worker = sorted(self.at)[which % len(self.at)]
+        self.at[worker] += by
+        self.progress.move(self.progress.members[worker], self.at[worker])
+
+    @precondition(lambda self: self.at)
+    @rule(which=st.integers(0, 99))
+    def leave(self, which: int) -> None:
+        worker = sorted(self.at)[which % len(self.at)]
+        self.progress.remove(self.progress.members[worker])
+        del self.at[worker]
+
+    @precondition(lambda self: self.at and max(self.at.values()) > self.progress.clock)
+    @rule()
+    def close(self) -> None:
+        expected = min(at for at in self.at.values() if at > self.progress.clock)
+        to = self.progress.next_round()
+        assert to == expected or (to == self.progress.clock + 1 and to <= expected)
+        self.progress.advance(to)
+
+    @invariant()
+    def everything_agrees(self) -> None:
+        clock = self.progress.clock
+        assert self.progress.passed == sum(at > clock for at in self.at.values())
+        for iteration in (clock - 1, clock, clock + 1, clock + 3):
+            assert self.progress.count(iteration) == sum(at > iteration for at in self.at.values())
+        if not self.at:
+            return
+        assert self.progress.slowest == min(self.at.values())
+        assert self.progress.fastest == max(self.at.values())
+        laggards = self.progress.laggards()
+        where = clock if clock in self.at.values() else min(self.at.values())
+        there = {worker for worker, at in self.at.items() if at == where}
+        assert set(laggards) <= there
+        assert len(laggards) == min(len(there), NAMED)
+
+
+AgainstAPlainDictionary.TestCase.settings = settings(max_examples=cases(150), stateful_step_count=40, deadline=None)
+TestProgress = AgainstAPlainDictionary.TestCase
