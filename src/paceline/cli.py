@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
+from paceline.bench.cli import app as bench
 from paceline.observe import Compared, draw, words
 from paceline.sim import ClusterError, Timeline, simulate
 from paceline.sync import MODELS, InvariantViolated, Model, ModelError, parse, signature
@@ -76,6 +77,9 @@ class OneLine(TyperGroup):
 
 
 app = typer.Typer(cls=OneLine, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: paceline demo")

@@ -1,7 +1,7 @@
 """Who is where: the iteration of every live worker, the slowest and the fastest of them, and the shard's clock.
 
-Workers stand in buckets, one for each iteration that somebody is in. A push moves its worker from one bucket to
-another, which costs the same for ten workers as for ten thousand; no operation here walks over all of them.
+Workers are counted by the iteration that they are in. A push moves its worker from one count to another, which costs
+the same for ten workers as for ten thousand; no operation here walks over all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from paceline.sync.events import Pulled, Stop
 
 NAMED = 4  # how many of the workers that are waited for a reason names
+LOOKED_AT = 16  # and out of how many it picks them
 
 
 class Held:
@@ -41,7 +42,6 @@ class Member:
         "seen",
         "sequence",
         "significance",
-        "slot",
         "start",
         "stop",
         "told",
@@ -54,7 +54,6 @@ class Member:
         self.live = True
         self.start = start  # its first iteration
         self.next = start  # the iteration it is in: one past the last that it pushed
-        self.slot = 0  # its place in its bucket
         self.seen = version  # the version that it computes from
         self.granted = -2  # the iteration of its last granted pull; the first pull of all has -1
         self.granted_at: float | None = None  # when that was; None once the next push has been timed by it
@@ -63,14 +62,24 @@ class Member:
         self.sequence = -1  # of its last push
         self.stop: Stop | None = None  # the stop that its last grant told it
         self.told: Stop | None = None  # the stop that came with its last push
-        self.dropped: set[int] = set()  # sequences of late pushes, to answer a repeat the same
-        self.held: list[Held] = []
+        self.dropped: set[int] | None = None  # sequences of late pushes, to answer a repeat the same
+        self.held: tuple[Held, ...] = ()
+
+
+class Crowd:
+    """Who is in one iteration: how many, and everyone who has come into it, also those that have gone on since."""
+
+    __slots__ = ("came", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.came: list[Member] = []
 
 
 class Progress:
     """The members of a shard by iteration, and the clock `V`."""
 
-    __slots__ = ("_buckets", "clock", "fastest", "members", "passed", "slowest")
+    __slots__ = ("_crowds", "clock", "fastest", "members", "passed", "slowest")
 
     def __init__(self) -> None:
         self.members: dict[int, Member] = {}
@@ -78,7 +87,7 @@ class Progress:
         self.passed = 0  # how many members are past V
         self.slowest = 0  # the least iteration that a member is in
         self.fastest = 0  # the greatest
-        self._buckets: dict[int, list[Member]] = {}
+        self._crowds: dict[int, Crowd] = {}
 
     def add(self, worker: int, incarnation: int, start: int, version: int) -> Member:
         member = Member(worker, incarnation, start, version)
@@ -94,50 +103,63 @@ class Progress:
     def remove(self, member: Member) -> None:
         member.live = False
         del self.members[member.worker]
-        self._take(member)
-        if member.next > self.clock:
+        at = member.next
+        self._take(at)
+        if at > self.clock:
             self.passed -= 1
-        if self._buckets:
-            if member.next == self.slowest and member.next not in self._buckets:
-                self.slowest = min(self._buckets)
-            if member.next == self.fastest and member.next not in self._buckets:
-                self.fastest = max(self._buckets)
+        if self._crowds and at not in self._crowds:
+            if at == self.slowest:
+                self.slowest = min(self._crowds)
+            if at == self.fastest:
+                self.fastest = max(self._crowds)
 
     def move(self, member: Member, to: int) -> None:
         """Put a member into iteration `to`, which is not before its own."""
         at = member.next
-        self._take(member)
         self._put(member, to)
+        self._take(at)
         if at <= self.clock < to:
             self.passed += 1
-        if at == self.slowest and at not in self._buckets:
-            self.slowest = at + 1 if at + 1 in self._buckets else min(self._buckets)
+        if at == self.slowest and at not in self._crowds:
+            self.slowest = at + 1 if at + 1 in self._crowds else min(self._crowds)
 
     def next_round(self) -> int:
         """The round after `V`: the first later iteration that somebody is in. Those between are empty."""
         after = self.clock + 1
-        if after in self._buckets or self.fastest <= after:
+        if after in self._crowds or self.fastest <= after:
             return after
-        return min(at for at in self._buckets if at > self.clock)
+        return min(at for at in self._crowds if at > self.clock)
 
     def advance(self, to: int) -> None:
         """Go on to the next round, or to the slowest member if that is further."""
         if to > self.clock:
             self.clock = to
-            self.passed -= len(self._buckets.get(to, ()))
+            crowd = self._crowds.get(to)
+            if crowd is not None:
+                self.passed -= crowd.size
 
     def count(self, iteration: int) -> int:
         """How many members have pushed `iteration`, or are past it. At once for the open round."""
         if iteration == self.clock:
             return self.passed
-        return sum(len(bucket) for at, bucket in self._buckets.items() if at > iteration)
+        return sum(crowd.size for at, crowd in self._crowds.items() if at > iteration)
 
     def laggards(self) -> tuple[int, ...]:
-        """The first few of the members that are in the open round, or else of the slowest."""
-        bucket = self._buckets.get(self.clock) or self._buckets.get(self.slowest) or []
-        if len(bucket) == 1:
-            return (bucket[0].worker,)
-        return tuple([member.worker for member in bucket[:NAMED]])
+        """One or a few of the members that are in the open round, or else of the slowest."""
+        at = self.clock if self.clock in self._crowds else self.slowest
+        crowd = self._crowds.get(at)
+        if crowd is None:
+            return ()
+        came = crowd.came
+        while came[-1].next != at or not came[-1].live:
+            came.pop()
+        found = []
+        for member in came[: -LOOKED_AT - 1 : -1]:
+            if member.next == at and member.live:
+                found.append(member.worker)
+                if len(found) == NAMED:
+                    break
+        return tuple(found)
 
     def waiting(self) -> Iterator[Held]:
         """Every held pull, in no particular order."""
@@ -145,22 +167,17 @@ class Progress:
             yield from member.held
 
     def _put(self, member: Member, at: int) -> None:
-        bucket = self._buckets.get(at)
-        if bucket is None:
-            self._buckets[at] = [member]
-            member.slot = 0
+        crowd = self._crowds.get(at)
+        if crowd is None:
+            crowd = self._crowds[at] = Crowd()
             if at > self.fastest:
                 self.fastest = at
-        else:
-            member.slot = len(bucket)
-            bucket.append(member)
+        crowd.size += 1
+        crowd.came.append(member)
         member.next = at
 
-    def _take(self, member: Member) -> None:
-        bucket = self._buckets[member.next]
-        last = bucket.pop()
-        if last is not member:
-            bucket[member.slot] = last
-            last.slot = member.slot
-        elif not bucket:
-            del self._buckets[member.next]
+    def _take(self, at: int) -> None:
+        crowd = self._crowds[at]
+        crowd.size -= 1
+        if not crowd.size:
+            del self._crowds[at]

@@ -117,7 +117,7 @@ class Shard:
         sequence = i if push.sequence is None else push.sequence
         if sequence <= member.sequence:
             self.counters.repeated += 1
-            first: Answer = "dropped" if sequence in member.dropped else "applied"
+            first: Answer = "dropped" if member.dropped and sequence in member.dropped else "applied"
             return [Drop(worker, i, Reason(self._rule, "repeat"), first)]
         if i < member.next:
             return [self._refuse(push, member)]
@@ -158,7 +158,7 @@ class Shard:
         self.counters.held_pulls += 1
         self.waiting += 1
         held = Held(member, pull, self.view.now)
-        member.held.append(held)
+        member.held += (held,)
         self._file(held)
         return [Hold(worker, i, self._why_held(i, "ahead"))]
 
@@ -270,9 +270,10 @@ class Shard:
         return Grant(member.worker, i, version, clock, onward, reason, member.stop, member.incarnation)
 
     def _release(self, held: Held, reason: Reason) -> Grant:
-        held.member.held.remove(held)
+        member = held.member
+        member.held = tuple([other for other in member.held if other is not held]) if len(member.held) > 1 else ()
         self.waiting -= 1
-        return self._grant(held.member, held.pull.iteration, reason)
+        return self._grant(member, held.pull.iteration, reason)
 
     def _file(self, held: Held) -> None:
         under = max(self.model.filed(self.view, held.pull), self._progress.clock)
@@ -284,9 +285,10 @@ class Shard:
 
     def _drop_late(self, push: Pushed, member: Member, sequence: int) -> Drop:
         self.counters.dropped += 1
-        member.dropped.add(sequence)
-        if len(member.dropped) > REMEMBERED_DROPS:
-            member.dropped.remove(min(member.dropped))
+        dropped = member.dropped = member.dropped or set()
+        dropped.add(sequence)
+        if len(dropped) > REMEMBERED_DROPS:
+            dropped.remove(min(dropped))
         return Drop(push.worker, push.iteration, Reason(self._rule, "late", push.iteration - self._progress.clock))
 
     def _refuse(self, message: Pushed | Pulled, member: Member | None) -> Drop:

@@ -109,13 +109,13 @@ def predict(
 
 def _scan(ends: Floats, row: int) -> Plan:
     """The best plan that has an end of this row, and of each other row the end nearest to it."""
-    n, horizon = ends.shape
+    horizon = ends.shape[1]
     centers = ends[row]
-    nearest = np.empty((n, horizon), dtype=np.intp)
-    for p in range(n):
-        after = np.searchsorted(ends[p], centers).clip(1, horizon - 1) if horizon > 1 else np.zeros(1, dtype=np.intp)
-        before = np.maximum(after - 1, 0)
-        nearest[p] = np.where(centers - ends[p, before] <= ends[p, after] - centers, before, after)
+    after = np.minimum(_before(ends, centers), horizon - 1)
+    before = np.maximum(after - 1, 0)
+    sooner = centers - np.take_along_axis(ends, before, axis=1)
+    later = np.take_along_axis(ends, after, axis=1) - centers
+    nearest = np.where(sooner <= later, before, after)
     nearest[row] = np.arange(horizon)
     picked = np.take_along_axis(ends, nearest, axis=1)
     latest = picked.max(axis=0)
@@ -124,8 +124,23 @@ def _scan(ends: Floats, row: int) -> Plan:
     return Plan(nearest[:, best] + 1, float(waits[best]), float(latest[best]))
 
 
+def _before(ends: Floats, times: Floats) -> NDArray[np.intp]:
+    """How many ends of each row lie before each of the times: a binary search in all rows at once."""
+    n, horizon = ends.shape
+    found = np.zeros((n, len(times)), dtype=np.intp)
+    step = 1 << (horizon.bit_length() - 1)
+    while step:
+        further = np.minimum(found + step, horizon)
+        found = np.where(np.take_along_axis(ends, further - 1, axis=1) < times, further, found)
+        step >>= 1
+    return found
+
+
 def _checked(ends: ArrayLike) -> Floats:
-    array: Floats = np.ascontiguousarray(ends, dtype=np.float64)
+    try:
+        array: Floats = np.ascontiguousarray(ends, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"ends must be numbers, as many for each worker: {error}") from error
     if array.ndim != 2 or array.size == 0:
         raise PlanError(f"ends must be workers x R with at least one of each, not of shape {array.shape}")
     if not (np.isfinite(array[:, 0]).all() and np.isfinite(array[:, -1]).all()):

@@ -11,12 +11,11 @@ and the other shards hold what lies at a stop until every live worker has come t
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from paceline.sync.events import Stop
 from paceline.sync.models.base import Count, Model
-from paceline.sync.progress import NAMED
+from paceline.sync.progress import LOOKED_AT, NAMED
 from paceline.sync.zipline import PLANNERS, predict
 
 if TYPE_CHECKING:
@@ -24,50 +23,57 @@ if TYPE_CHECKING:
     from paceline.sync.view import View
 
 
+class Rider:
+    """One worker in the open superstep."""
+
+    __slots__ = ("begin", "reached", "stop", "worker")
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self.begin = 0  # its first iteration in the superstep
+        self.stop: Stop | None = None  # where it stops, once it was told; only the planning shard knows
+        self.reached = -1  # the last superstep whose stop it has come to
+
+
 class Superstep:
     """The open superstep: who stops where, and who has not come to its stop yet."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.begin: dict[int, int] = {}  # the first iteration of each worker in it
-        self.stops: dict[int, Stop] = {}  # where each worker stops; only the planning shard knows
-        self.reached: dict[int, int] = {}  # the last superstep whose stop each worker has come to
-        self.missing: list[int] = []  # who has not come to its stop of this one
-        self.place: dict[int, int] = {}  # where in that list
+        self.riders: dict[int, Rider] = {}
+        self.missing = 0  # how many have not come to their stops
+        self.awaited: list[Rider] = []  # these, and some that have come since
         self.outdated = False  # has someone come or gone since it was planned?
 
-    def enter(self, worker: int) -> None:
+    def enter(self, worker: int) -> Rider:
         """Someone takes part, and has to be told where to stop."""
-        self.reached[worker] = -1
-        self.place[worker] = len(self.missing)
-        self.missing.append(worker)
+        rider = self.riders[worker] = Rider(worker)
+        self.missing += 1
+        self.awaited.append(rider)
+        return rider
 
-    def tell(self, worker: int, at: int) -> Stop:
-        """Someone whose pace nobody knows yet goes on with iteration `at`: it stops after that."""
-        self.begin[worker] = at
-        self.stops[worker] = Stop(self.number, at)
-        return self.stops[worker]
+    def leave(self, worker: int) -> None:
+        self.reach(self.riders.pop(worker), self.number)
 
-    def passed(self, worker: int, iteration: int, stop: Stop) -> None:
-        """A worker has finished an iteration of the superstep that `stop` is of."""
-        self.reached[worker] = stop.superstep if iteration >= stop.iteration else stop.superstep - 1
-        if self.reached[worker] >= self.number:
-            self.remove(worker)
+    def reach(self, rider: Rider, superstep: int) -> None:
+        """A rider has come to its stop of this superstep."""
+        if rider.reached < self.number <= superstep:
+            self.missing -= 1
+        rider.reached = superstep
 
-    def remove(self, worker: int) -> None:
-        """A worker is no longer missing."""
-        at = self.place.pop(worker, None)
-        if at is not None:
-            last = self.missing.pop()
-            if last != worker:
-                self.missing[at] = last
-                self.place[last] = at
+    def open(self) -> None:
+        """Go on to the first superstep that some rider has not finished."""
+        self.number = 1 + min(rider.reached for rider in self.riders.values())
+        self.awaited = [rider for rider in self.riders.values() if rider.reached < self.number]
+        self.missing = len(self.awaited)
 
-    def open(self, workers: Collection[int]) -> None:
-        """Go on to the first superstep that some worker has not finished."""
-        self.number = 1 + min(self.reached[worker] for worker in workers)
-        self.missing = [worker for worker in workers if self.reached[worker] < self.number]
-        self.place = {worker: at for at, worker in enumerate(self.missing)}
+    def laggards(self) -> tuple[int, ...]:
+        """One or a few of those that are missing."""
+        awaited = self.awaited
+        while awaited and awaited[-1].reached >= self.number:
+            awaited.pop()
+        recent = awaited[: -LOOKED_AT - 1 : -1]
+        return tuple([rider.worker for rider in recent if rider.reached < self.number][:NAMED])
 
 
 class ElasticBSP(Model, frozen=True):
@@ -86,47 +92,51 @@ class ElasticBSP(Model, frozen=True):
         # Numbered by the epoch, so that no plan is taken for one of an earlier time under this model.
         superstep = Superstep(view.epoch if view.index == 0 else 0)
         for worker in view.workers:
-            superstep.enter(worker)
-            told = view.told(worker)
+            rider, told = superstep.enter(worker), view.told(worker)
             if view.epoch == 0:
-                superstep.tell(worker, view.iteration(worker))
+                self.tell(view, superstep, rider)
             elif view.index != 0 and told is not None:
-                superstep.passed(worker, view.iteration(worker) - 1, told)
+                self.came(superstep, rider, view.iteration(worker) - 1, told)
         return superstep
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
         superstep: Superstep = view.memory
-        stop = self.stop_of(view, pull)
+        rider = superstep.riders[pull.worker]
+        stop = rider.stop if view.index == 0 else pull.stop
         if stop is None or pull.iteration < stop.iteration:
             return True
-        return not superstep.number <= stop.superstep <= superstep.reached[pull.worker]
+        return not superstep.number <= stop.superstep <= rider.reached
 
     def may_close(self, view: View) -> bool:
         return not view.memory.missing
 
     def pushed(self, view: View, push: Pushed) -> None:
-        stop = self.stop_of(view, push)
+        rider = view.memory.riders[push.worker]
+        # Who was not told of a stop has none. Held unawares, it could wait for someone whom another shard holds.
+        stop = rider.stop if view.index == 0 else push.stop
         if stop is not None:
-            view.memory.passed(push.worker, push.iteration, stop)
+            self.came(view.memory, rider, push.iteration, stop)
+
+    def came(self, superstep: Superstep, rider: Rider, iteration: int, stop: Stop) -> None:
+        """A rider has finished an iteration of the superstep that `stop` is of."""
+        superstep.reach(rider, stop.superstep if iteration >= stop.iteration else stop.superstep - 1)
 
     def closed(self, view: View) -> None:
         superstep: Superstep = view.memory
-        superstep.open(view.workers)
+        superstep.open()
         superstep.outdated = False
         if view.index == 0:
-            superstep.begin = {worker: view.iteration(worker) for worker in view.workers}
-            self.plan(view, {worker: (at, at + self.R - 1) for worker, at in superstep.begin.items()})
+            for rider in superstep.riders.values():
+                rider.begin = view.iteration(rider.worker)
+            self.plan(view, [(rider, rider.begin, rider.begin + self.R - 1) for rider in superstep.riders.values()])
 
     def joined(self, view: View, worker: int) -> None:
         view.memory.enter(worker)
         view.memory.outdated = True
 
     def left(self, view: View, worker: int) -> None:
-        superstep: Superstep = view.memory
-        superstep.remove(worker)
-        for known in superstep.begin, superstep.stops, superstep.reached:
-            known.pop(worker, None)
-        superstep.outdated = True
+        view.memory.leave(worker)
+        view.memory.outdated = True
 
     def stop(self, view: View, worker: int) -> Stop | None:
         superstep: Superstep = view.memory
@@ -134,22 +144,17 @@ class ElasticBSP(Model, frozen=True):
             return None
         if superstep.outdated:
             self.plan_again(view)
-        return superstep.stops.get(worker) or superstep.tell(worker, view.iteration(worker))
+        rider = superstep.riders[worker]
+        return rider.stop or self.tell(view, superstep, rider)
+
+    def tell(self, view: View, superstep: Superstep, rider: Rider) -> Stop:
+        """Someone whose pace nobody knows yet stops after the next iteration."""
+        rider.begin = view.iteration(rider.worker)
+        rider.stop = Stop(superstep.number, rider.begin)
+        return rider.stop
 
     def waiting_for(self, view: View) -> tuple[int, tuple[int, ...]]:
-        missing = view.memory.missing
-        return len(missing), tuple(missing[:NAMED])
-
-    def stop_of(self, view: View, message: Pushed | Pulled) -> Stop | None:
-        """The stop that this message goes by: the plan's, or what the worker was last told of it.
-
-        There is none for a worker that was not told yet. Held unawares, it could wait for someone whom another shard
-        holds.
-        """
-        if view.index == 0:
-            stop: Stop | None = view.memory.stops.get(message.worker)
-            return stop
-        return message.stop
+        return view.memory.missing, view.memory.laggards()
 
     def plan_again(self, view: View) -> None:
         """Someone came or went: plan the rest of the superstep again, in time for the next grant that tells a stop.
@@ -159,29 +164,33 @@ class ElasticBSP(Model, frozen=True):
         """
         superstep: Superstep = view.memory
         superstep.outdated = False
-        choices: dict[int, tuple[int, int]] = {}
-        for worker, told in superstep.stops.items():
-            at, stop = view.iteration(worker), told.iteration
-            choices[worker] = (stop, stop) if stop <= at else (at + 1, superstep.begin[worker] + self.R - 1)
+        choices = []
+        for rider in superstep.riders.values():
+            if rider.stop is not None:
+                at, stop = view.iteration(rider.worker), rider.stop.iteration
+                choices.append((rider, stop, stop) if stop <= at else (rider, at + 1, rider.begin + self.R - 1))
         self.plan(view, choices)
 
-    def plan(self, view: View, choices: dict[int, tuple[int, int]]) -> None:
-        """Choose each worker's stop between its first and its last choice; the first where no interval is known."""
-        superstep: Superstep = view.memory
-        stops = {worker: first for worker, (first, _) in choices.items()}
-        known = [worker for worker in choices if view.intervals(worker)]
-        if any(choices[worker][0] < choices[worker][1] for worker in known):
-            at = [view.iteration(worker) for worker in known]
-            begun = [view.computing_since(worker) for worker in known]
+    def plan(self, view: View, choices: list[tuple[Rider, int, int]]) -> None:
+        """Choose each rider's stop between a first and a last choice; the first where no interval is known."""
+        known = [choice for choice in choices if view.intervals(choice[0].worker)]
+        stops = [first for _, first, _ in known]
+        if any(first < last for _, first, last in known):
+            workers = [rider.worker for rider, _, _ in known]
+            at = [view.iteration(worker) for worker in workers]
+            begun = [view.computing_since(worker) for worker in workers]
             ends = predict(
-                [view.intervals(worker) for worker in known],
+                [view.intervals(worker) for worker in workers],
                 [view.now if since is None else since for since in begun],
                 self.R,
                 how=self.predict,
-                first=[choices[worker][0] - here for worker, here in zip(known, at, strict=True)],
-                last=[choices[worker][1] - here for worker, here in zip(known, at, strict=True)],
+                first=[first - here for (_, first, _), here in zip(known, at, strict=True)],
+                last=[last - here for (_, _, last), here in zip(known, at, strict=True)],
             )
-            for worker, ahead in zip(known, PLANNERS[self.planner](ends).stops.tolist(), strict=True):
-                first, last = choices[worker]
-                stops[worker] = min(first + ahead - 1, last)
-        superstep.stops = {worker: Stop(superstep.number, at) for worker, at in stops.items()}
+            ahead = PLANNERS[self.planner](ends).stops.tolist()
+            stops = [min(first + j - 1, last) for (_, first, last), j in zip(known, ahead, strict=True)]
+        number = view.memory.number
+        for rider, first, _ in choices:
+            rider.stop = Stop(number, first)
+        for (rider, _, _), stop in zip(known, stops, strict=True):
+            rider.stop = Stop(number, stop)

@@ -1,0 +1,97 @@
+"""`paceline bench`: one command for each benchmark, and `all`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from paceline.bench import machine as machines
+from paceline.bench import planners as planning
+
+app = typer.Typer(
+    help="Measure the figures that README and docs quote. Example: paceline bench planners --json",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON row for each line of the table.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Of how many repeats to show the median.")]
+
+
+@app.command(epilog="Example: paceline bench planners --repeats 3")
+def planners(repeats: Repeats = 7, as_json: AsJson = False) -> None:
+    """How long ElasticBSP's planners take, beside the paper's table II and beside numpy.sort of the same points."""
+    rows = list(_progress(planning.measure(repeats), sum(map(len, planning.PAPER.values())) + 1, "planners"))
+    if as_json:
+        _print_rows(rows)
+        return
+    table = _table("ElasticBSP's planners", "planner", "workers", "R", "ours", "paper", "times faster", "of numpy.sort")
+    for row in rows:
+        faster = "" if row.times_faster is None else f"{row.times_faster:,.0f}x"
+        paper = "" if row.paper_microseconds is None else _time(row.paper_microseconds)
+        cells = f"{row.workers:,}", str(row.horizon), _time(row.microseconds), paper, faster, f"{row.of_sort:.2f}"
+        table.add_row(row.planner, *cells)
+    Console().print(table)
+
+
+@app.command(epilog="Example: paceline bench machine --events 50000")
+def machine(
+    events: Annotated[int, typer.Option(min=1000, help="How many events to hand to each shard.")] = 200_000,
+    repeats: Repeats = 5,
+    as_json: AsJson = False,
+) -> None:
+    """What an event costs a shard's machine under each model, from 10 to 10 000 workers, on one core."""
+    models = list(_progress(machines.measure(events, repeats), len(machines.EXPRESSIONS), "machine"))
+    if as_json:
+        _print_rows(row for rows in models for row in rows)
+        return
+    sizes = [f"{workers:,}" for workers in machines.SIZES]
+    table = _table("µs per event, by workers", "model", *sizes, "growth", "events/s, least", "planning")
+    for rows in models:
+        table.add_row(
+            rows[0].model,
+            *(f"{row.microseconds:.2f}" for row in rows),
+            f"{max(row.growth for row in rows):.2f}x",
+            f"{min(row.events_per_second for row in rows):,.0f}",
+            ", ".join(f"{row.planning:.2f}" for row in rows) if rows[0].planning else "",
+        )
+    Console().print(table)
+
+
+@app.command(name="all", epilog="Example: paceline bench all")
+def everything(as_json: AsJson = False) -> None:
+    """Run every benchmark."""
+    planners(as_json=as_json)
+    machine(as_json=as_json)
+
+
+def _progress(rows: Iterable[Any], total: int, what: str) -> Iterable[Any]:
+    """Shows on stderr how far it is, where that is a terminal."""
+    console = Console(stderr=True)
+    return track(rows, what, total=total, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _time(microseconds: float) -> str:
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds:.3g} µs"
+
+
+def _print_rows(rows: Iterable[Any]) -> None:
+    for row in rows:
+        typer.echo(msgspec.json.encode(row).decode())
