@@ -446,7 +446,18 @@ def test_time_that_goes_back_counts_as_standing_still() -> None:
     shard.handle(Pulled(0, -1), 10.0)
     shard.handle(Pushed(0, 0), 3.0)
     assert shard.view.now == 10.0
-    assert shard.view.intervals(0) == [0.0]
+    assert shard.view.intervals(0) == (0.0,)
+
+
+@pytest.mark.parametrize(("model", "remembered"), [("bsp", 0), ("dssp(s_low=1, s_high=2)", 1), ("elastic_bsp", 5)])
+def test_a_model_sees_as_many_recent_intervals_as_it_asks_for(model: str, remembered: int) -> None:
+    shard = Shard(model, 1)
+    now = 0.0
+    for iteration in range(9):
+        shard.handle(Pulled(0, iteration - 1), now)
+        now += iteration
+        shard.handle(Pushed(0, iteration), now)
+    assert shard.view.intervals(0) == tuple(float(taken) for taken in range(9 - remembered, 9))
 
 
 def test_a_view_is_for_reading() -> None:

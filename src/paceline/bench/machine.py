@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from paceline.bench.clock import Run, take_turns
 from paceline.sync import Event, Grant, Model, Pulled, Pushed, SetTimer, Shard, TimerFired, View, parse
-from paceline.sync.models.elastic_bsp import ElasticBSP, Rider
+from paceline.sync.models.elastic_bsp import ElasticBSP
 
 EXPRESSIONS = {
     "bsp": "bsp",
@@ -49,11 +49,11 @@ class MachineRow(Struct):
 
 
 class TimedElasticBSP(ElasticBSP, frozen=True):
-    """Notes how long its planning takes."""
+    """Notes how long it takes to open a superstep, which is where it plans."""
 
-    def plan(self, view: View, choices: list[tuple[Rider, int, int]]) -> None:
+    def closed(self, view: View) -> None:
         begin = perf_counter()
-        super().plan(view, choices)
+        super().closed(view)
         PLANNING.append(perf_counter() - begin)
 
 

@@ -57,7 +57,7 @@ class Member:
         self.seen = version  # the version that it computes from
         self.granted = -2  # the iteration of its last granted pull; the first pull of all has -1
         self.granted_at: float | None = None  # when that was; None once the next push has been timed by it
-        self.intervals: list[float] = []  # its last few times from grant to push
+        self.intervals: tuple[float, ...] = ()  # its last few times from grant to push
         self.significance = 0.0  # of its last push
         self.sequence = -1  # of its last push
         self.stop: Stop | None = None  # the stop that its last grant told it

@@ -248,11 +248,14 @@ class Shard:
         commands.append(Advance(closing, to, gradients, self.version, reason))
         released = Reason(self._rule, "closed", 0, 0, awaited)
         barrier = self.model.supersteps
+        early = barrier and self.view.index > 0  # a shard that does not plan may hold someone for a later barrier
         for round_ in list(self._filed) if barrier else _below(self._filed, closing, to):
             for held in self._filed.pop(round_):
-                if barrier and held.member.live and not self.model.may_pull(self.view, held.pull):
-                    self._file(held)  # it is at its stop of a later superstep already
-                elif held.member.live:
+                if not held.member.live:
+                    continue
+                if early and not self.model.may_pull(self.view, held.pull):
+                    self._file(held)
+                else:
                     commands.append(self._release(held, released))
 
     # Single steps.
@@ -309,10 +312,10 @@ class Shard:
     def _time(self, member: Member) -> None:
         """Note how long the worker took from its grant to this push."""
         assert member.granted_at is not None
-        if self.model.intervals:
-            member.intervals.append(self.view.now - member.granted_at)
-            if len(member.intervals) > self.model.intervals:
-                del member.intervals[0]
+        wanted = self.model.intervals
+        if wanted:
+            recent = member.intervals[1 - wanted :] if wanted > 1 else ()
+            member.intervals = (*recent, self.view.now - member.granted_at)
         member.granted_at = None
 
     def _sums_up(self, i: int) -> bool:

@@ -31,7 +31,7 @@ class Rider:
     def __init__(self, worker: int) -> None:
         self.worker = worker
         self.begin = 0  # its first iteration in the superstep
-        self.stop: Stop | None = None  # where it stops, once it was told; only the planning shard knows
+        self.stop: int | None = None  # after which it stops, once it was told; only the planning shard knows
         self.reached = -1  # the last superstep whose stop it has come to
 
 
@@ -94,7 +94,7 @@ class ElasticBSP(Model, frozen=True):
         for worker in view.workers:
             rider, told = superstep.enter(worker), view.told(worker)
             if view.epoch == 0:
-                self.tell(view, superstep, rider)
+                rider.begin = rider.stop = view.iteration(worker)
             elif view.index != 0 and told is not None:
                 self.came(superstep, rider, view.iteration(worker) - 1, told)
         return superstep
@@ -102,7 +102,9 @@ class ElasticBSP(Model, frozen=True):
     def may_pull(self, view: View, pull: Pulled) -> bool:
         superstep: Superstep = view.memory
         rider = superstep.riders[pull.worker]
-        stop = rider.stop if view.index == 0 else pull.stop
+        if view.index == 0:
+            return rider.reached < superstep.number or rider.stop is None or pull.iteration < rider.stop
+        stop = pull.stop
         if stop is None or pull.iteration < stop.iteration:
             return True
         return not superstep.number <= stop.superstep <= rider.reached
@@ -111,14 +113,17 @@ class ElasticBSP(Model, frozen=True):
         return not view.memory.missing
 
     def pushed(self, view: View, push: Pushed) -> None:
-        rider = view.memory.riders[push.worker]
+        superstep: Superstep = view.memory
+        rider = superstep.riders[push.worker]
+        if view.index != 0:
+            if push.stop is not None:
+                self.came(superstep, rider, push.iteration, push.stop)
         # Who was not told of a stop has none. Held unawares, it could wait for someone whom another shard holds.
-        stop = rider.stop if view.index == 0 else push.stop
-        if stop is not None:
-            self.came(view.memory, rider, push.iteration, stop)
+        elif rider.stop is not None and push.iteration >= rider.stop:
+            superstep.reach(rider, superstep.number)
 
     def came(self, superstep: Superstep, rider: Rider, iteration: int, stop: Stop) -> None:
-        """A rider has finished an iteration of the superstep that `stop` is of."""
+        """A rider that knows of this stop has finished an iteration."""
         superstep.reach(rider, stop.superstep if iteration >= stop.iteration else stop.superstep - 1)
 
     def closed(self, view: View) -> None:
@@ -145,13 +150,9 @@ class ElasticBSP(Model, frozen=True):
         if superstep.outdated:
             self.plan_again(view)
         rider = superstep.riders[worker]
-        return rider.stop or self.tell(view, superstep, rider)
-
-    def tell(self, view: View, superstep: Superstep, rider: Rider) -> Stop:
-        """Someone whose pace nobody knows yet stops after the next iteration."""
-        rider.begin = view.iteration(rider.worker)
-        rider.stop = Stop(superstep.number, rider.begin)
-        return rider.stop
+        if rider.stop is None:
+            rider.begin = rider.stop = view.iteration(worker)  # nobody knows its pace yet
+        return Stop(superstep.number, rider.stop)
 
     def waiting_for(self, view: View) -> tuple[int, tuple[int, ...]]:
         return view.memory.missing, view.memory.laggards()
@@ -167,7 +168,7 @@ class ElasticBSP(Model, frozen=True):
         choices = []
         for rider in superstep.riders.values():
             if rider.stop is not None:
-                at, stop = view.iteration(rider.worker), rider.stop.iteration
+                at, stop = view.iteration(rider.worker), rider.stop
                 choices.append((rider, stop, stop) if stop <= at else (rider, at + 1, rider.begin + self.R - 1))
         self.plan(view, choices)
 
@@ -189,8 +190,7 @@ class ElasticBSP(Model, frozen=True):
             )
             ahead = PLANNERS[self.planner](ends).stops.tolist()
             stops = [min(first + j - 1, last) for (_, first, last), j in zip(known, ahead, strict=True)]
-        number = view.memory.number
         for rider, first, _ in choices:
-            rider.stop = Stop(number, first)
+            rider.stop = first
         for (rider, _, _), stop in zip(known, stops, strict=True):
-            rider.stop = Stop(number, stop)
+            rider.stop = stop
