@@ -31,7 +31,7 @@ bench: $(READY)  ## the figures that README and docs quote
 
 soak: $(READY)  ## many more random cases, and a planted bug for every invariant
 	PACELINE_SOAK=1 $(BIN)/python -m pytest -n auto
-	$(BIN)/python -m pytest soak
+	$(BIN)/python -m pytest -n auto soak
 
 clean:  ## remove what was installed and cached
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """What every synchronization model must do, whatever its rule: one suite for all of them.
 
-A new model is tested here by being registered; `EXPRESSIONS` needs a line for it, and says so if there is none.
+A new model is tested here by being registered: `Model.examples` says under which parameters.
 """
 
 from __future__ import annotations
@@ -15,38 +15,13 @@ from paceline.sync import MODELS, parse
 from tests.cluster import Cluster, watched
 from tests.effort import cases
 
-EXPRESSIONS = {
-    "bsp": ["bsp", "bsp(release=soft)"],
-    "asp": ["asp"],
-    "ssp": ["ssp(s=0)", "ssp(s=1)", "ssp(s=3)", "ssp(s=2, release=soft)", "ssp(s=inf)"],
-    "dsps": ["dsps(s_min=0, s_max=4)", "dsps(s_min=1, s_max=3, release=soft)"],
-    "dssp": ["dssp(s_low=0, s_high=3)", "dssp(s_low=2, s_high=5, release=soft)"],
-    "drop": ["drop(n_t=1)", "drop(n_t=3)"],
-    "pssp": [
-        "pssp(s=1, c=0.5)",
-        "pssp(s=2, c=0.3, release=soft)",
-        "pssp(s=0, alpha=0.8)",
-        "pssp(s=1, alpha=significance)",
-        "pssp(s=1, c=0.5, coin=shard)",
-    ],
-    "elastic_bsp": [
-        "elastic_bsp(R=1)",
-        "elastic_bsp(R=4)",
-        "elastic_bsp(R=15, predict=last)",
-        "elastic_bsp(R=3, planner=grid_scan)",
-        "elastic_bsp(R=3, planner=full_grid_scan)",
-    ],
-    "psp": ["psp(c=1)", "psp(c=3)", "psp(c=2, tau_push=5.0)", "psp(c=100)"],
-    "esync": ["esync"],
-}
-ALL = [expression for expressions in EXPRESSIONS.values() for expression in expressions]
+ALL = [expression for model in MODELS.values() for expression in model.examples]
 LOCAL = [expression for expression in ALL if not parse(expression).everywhere]
 
 
-def test_every_registered_model_is_tested_here() -> None:
-    assert EXPRESSIONS.keys() == MODELS.keys()
-    for name, expressions in EXPRESSIONS.items():
-        assert {type(parse(expression)) for expression in expressions} == {MODELS[name]}
+def test_every_registered_model_has_examples_of_itself() -> None:
+    for model in MODELS.values():
+        assert {type(parse(expression)) for expression in model.examples} == {model}
 
 
 def cluster(models: list[str], workers: int, iterations: int, random: Random, **options: float) -> Cluster:

@@ -145,7 +145,9 @@ def test_words_have_the_model_s_own_numbers_and_fit_a_line(model: str, said: str
 
 
 def test_every_model_has_words() -> None:
-    assert {parse(model).label() for model in WORDS} == set(MODELS)
+    for model in MODELS.values():
+        for example in model.examples:
+            assert words(parse(example)) not in ("", "a model of your own")
 
 
 class Mine(Model, frozen=True):

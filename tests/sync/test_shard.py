@@ -372,6 +372,23 @@ def test_psp_does_not_wait_for_its_timer_when_everyone_is_in() -> None:
     assert shard.clock == 1
 
 
+def test_psp_closes_rounds_that_c_workers_have_left_behind() -> None:
+    """They went on without this server; nobody will push its old rounds any more, and worker 2 may never come."""
+    shard = Shard("psp(c=2)", 3)
+    run(shard, Pushed(0, 5), Pulled(0, 5))
+    commands = run(shard, Pushed(1, 5))
+    assert shard.clock == 6
+    assert sum(command.gradients for command in commands if isinstance(command, Advance)) == 2
+    assert granted(commands) == [(0, 5)]
+
+
+def test_a_gradient_from_further_on_goes_into_psp_s_open_round() -> None:
+    shard = Shard("psp(c=3)", 3)
+    (apply,) = run(shard, Pushed(0, 5))
+    assert isinstance(apply, Apply)
+    assert (apply.iteration, apply.round) == (5, 0)
+
+
 def test_a_worker_that_fell_behind_jumps_to_the_open_round() -> None:
     for model in ("psp(c=1)", "drop(n_t=1)"):
         shard = Shard(model, 2)

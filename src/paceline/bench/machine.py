@@ -16,20 +16,13 @@ from time import perf_counter
 from msgspec import Struct
 
 from paceline.bench.clock import Run, take_turns
-from paceline.sync import Event, Grant, Model, Pulled, Pushed, SetTimer, Shard, TimerFired, View, parse
+from paceline.sync import MODELS, Event, Grant, Model, Pulled, Pushed, SetTimer, Shard, TimerFired, View, parse
 from paceline.sync.models.elastic_bsp import ElasticBSP
 
-EXPRESSIONS = {
-    "bsp": "bsp",
-    "asp": "asp",
-    "ssp": "ssp(s=3)",
-    "dsps": "dsps(s_min=1, s_max=6)",
-    "dssp": "dssp(s_low=2, s_high=6)",
+EXPRESSIONS = {name: model.examples[0] for name, model in MODELS.items()} | {
     "drop": "drop(n_t={most})",
     "pssp": "pssp(s=3, c=0.5)",
-    "elastic_bsp": "elastic_bsp(R=15)",
     "psp": "psp(c={most}, tau_push=0.05)",
-    "esync": "esync",
 }
 SIZES = (10, 100, 1000, 10_000)
 

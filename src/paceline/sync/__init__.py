@@ -7,8 +7,7 @@ knows a tensor, a socket or a clock.
 from paceline.sync.commands import Advance, Apply, Command, Drop, Grant, Hold, Reason, SetTimer
 from paceline.sync.errors import EventError, InvariantViolated, ModelError, PlanError, SyncError
 from paceline.sync.events import Event, Joined, Left, Pulled, Pushed, SetModel, Stop, TimerFired
-from paceline.sync.expression import parse, signature, to_table
-from paceline.sync.models import MODELS
+from paceline.sync.expression import MODELS, parse, signature, to_table
 from paceline.sync.models.base import Holding, Model
 from paceline.sync.shard import Counters, Shard
 from paceline.sync.view import View

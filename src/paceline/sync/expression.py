@@ -16,9 +16,15 @@ from typing import Any
 
 from msgspec import NODEFAULT
 
+from paceline.sync import models
 from paceline.sync.errors import ModelError
-from paceline.sync.models import MODELS
 from paceline.sync.models.base import Model, parameters, show
+
+MODELS: dict[str, type[Model]] = {
+    model.name: model
+    for model in vars(models).values()
+    if isinstance(model, type) and issubclass(model, Model) and model.name
+}
 
 _CALL = re.compile(r"\s*([A-Za-z_][\w.]*(?::[A-Za-z_]\w*)?)\s*(?:\((.*)\))?\s*", re.DOTALL)
 

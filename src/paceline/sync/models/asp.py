@@ -15,6 +15,7 @@ class ASP(Model, frozen=True):
     """Nobody waits; gradients may be arbitrarily stale."""
 
     name: ClassVar[str] = "asp"
+    examples: ClassVar[tuple[str, ...]] = ("asp",)
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return True

@@ -62,7 +62,8 @@ class Parameter(Struct, frozen=True):
 class Model(Struct, frozen=True):
     """The base of every synchronization model."""
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str] = ""  # in expressions; a model that is not registered goes by its import path
+    examples: ClassVar[tuple[str, ...]] = ()  # expressions to show, and to test it with
     update: ClassVar[UpdateRule] = "immediate"  # how its gradients reach the parameters, unless the user says otherwise
     jumps: ClassVar[bool] = False  # does a grant take a worker that fell behind to the open round?
     intervals: ClassVar[int] = 0  # how many recent intervals of each worker it wants to see

@@ -15,6 +15,7 @@ class BSP(Holding, frozen=True):
     """Everyone waits for everyone at each iteration; the same as large-batch SGD in one process."""
 
     name: ClassVar[str] = "bsp"
+    examples: ClassVar[tuple[str, ...]] = ("bsp", "bsp(release=soft)")
     update: ClassVar[UpdateRule] = "round"
 
     def may_pull(self, view: View, pull: Pulled) -> bool:

@@ -19,6 +19,7 @@ class DropStragglers(Holding, frozen=True):
     """Like `bsp`, but the first `n_t` gradients close a round; those that come later are dropped and counted."""
 
     name: ClassVar[str] = "drop"
+    examples: ClassVar[tuple[str, ...]] = ("drop(n_t=3)", "drop(n_t=1)")
     update: ClassVar[UpdateRule] = "round"
     jumps: ClassVar[bool] = True
 

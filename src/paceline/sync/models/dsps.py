@@ -29,6 +29,7 @@ class DSPS(Holding, frozen=True):
     """Like `ssp`, but `s` follows the spread of the workers' iteration times within `[s_min, s_max]`."""
 
     name: ClassVar[str] = "dsps"
+    examples: ClassVar[tuple[str, ...]] = ("dsps(s_min=0, s_max=4)", "dsps(s_min=1, s_max=3, release=soft)")
     intervals: ClassVar[int] = 5
 
     s_min: Bound

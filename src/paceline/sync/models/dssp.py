@@ -19,6 +19,7 @@ class DSSP(Holding, frozen=True):
     """SSP with a bound between `s_low` and `s_high`, chosen for each worker that reaches `s_low`."""
 
     name: ClassVar[str] = "dssp"
+    examples: ClassVar[tuple[str, ...]] = ("dssp(s_low=2, s_high=5)", "dssp(s_low=0, s_high=3, release=soft)")
     intervals: ClassVar[int] = 1
 
     s_low: Bound

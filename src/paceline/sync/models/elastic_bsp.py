@@ -80,6 +80,13 @@ class ElasticBSP(Model, frozen=True):
     """Workers run freely to a barrier planned up to `R` iterations ahead; `elastic_bsp(R=1)` is `bsp`."""
 
     name: ClassVar[str] = "elastic_bsp"
+    examples: ClassVar[tuple[str, ...]] = (
+        "elastic_bsp(R=15)",
+        "elastic_bsp(R=4, predict=last)",
+        "elastic_bsp(R=3, planner=grid_scan)",
+        "elastic_bsp(R=3, planner=full_grid_scan)",
+        "elastic_bsp(R=1)",
+    )
     intervals: ClassVar[int] = 5
     everywhere: ClassVar[bool] = True
     supersteps: ClassVar[bool] = True

@@ -24,6 +24,7 @@ class ESync(Model, frozen=True):
     """Fast workers do more local iterations instead of waiting; `esync(max_steps=1)` is `bsp`."""
 
     name: ClassVar[str] = "esync"
+    examples: ClassVar[tuple[str, ...]] = ("esync", "esync(query=nonblocking)")
     update: ClassVar[UpdateRule] = "round"
     everywhere: ClassVar[bool] = True
 

@@ -32,6 +32,12 @@ class PSP(Model, frozen=True):
     """A round needs `c` gradients, a worker the share `b` of the blocks; timeouts let either take a few more."""
 
     name: ClassVar[str] = "psp"
+    examples: ClassVar[tuple[str, ...]] = (
+        "psp(c=3)",
+        "psp(c=2, b=0.9, tau_push=5.0, tau_pull=2.0)",
+        "psp(c=1)",
+        "psp(c=100)",
+    )
     update: ClassVar[UpdateRule] = "round"
     jumps: ClassVar[bool] = True
 

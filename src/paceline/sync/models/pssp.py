@@ -35,6 +35,13 @@ class PSSP(Holding, frozen=True):
     """Like `ssp(s)`, but a worker at the bound waits with probability `c`, or with one that grows with its lead."""
 
     name: ClassVar[str] = "pssp"
+    examples: ClassVar[tuple[str, ...]] = (
+        "pssp(s=1, c=0.5)",
+        "pssp(s=2, c=0.3, release=soft)",
+        "pssp(s=0, alpha=0.8)",
+        "pssp(s=1, alpha=significance)",
+        "pssp(s=1, c=0.5, coin=shard)",
+    )
 
     s: Bound
     c: MaybeProbability = None

@@ -15,6 +15,7 @@ class SSP(Holding, frozen=True):
     """A worker waits once it is `s` iterations ahead of the slowest. `ssp(0)` is `bsp`, `ssp(inf)` is `asp`."""
 
     name: ClassVar[str] = "ssp"
+    examples: ClassVar[tuple[str, ...]] = ("ssp(s=3)", "ssp(s=2, release=soft)", "ssp(s=0)", "ssp(s=1)", "ssp(s=inf)")
 
     s: OpenBound
 

@@ -1,0 +1,268 @@
+"""Planted bugs: small, plausible mistakes in the core, each of which some test must notice.
+
+Each replaces one piece of source text, which must occur exactly once, so that a mutant cannot silently lose its place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str  # below src/paceline/sync
+    old: str
+    new: str
+
+
+MUTANTS = [
+    # The models' predicates.
+    Mutant("bsp lets one iteration ahead", "models/bsp.py", "iteration < view.clock", "iteration <= view.clock"),
+    Mutant("ssp's s is off by one", "models/ssp.py", "view.clock + self.s", "view.clock + self.s + 1"),
+    Mutant(
+        "ssp's soft release is one round late",
+        "models/ssp.py",
+        "pull.iteration - self.s)",
+        "pull.iteration - self.s + 1)",
+    ),
+    Mutant(
+        "drop closes a gradient too early", "models/drop.py", "min(self.n_t, view.live)", "min(self.n_t, view.live) - 1"
+    ),
+    Mutant("drop does not jump", "models/drop.py", "jumps: ClassVar[bool] = True", "jumps: ClassVar[bool] = False"),
+    Mutant("pssp holds below s", "models/pssp.py", "if gap < self.s:", "if gap < self.s - 1:"),
+    Mutant("pssp's coin is the wrong way round", "models/pssp.py", ">= self.chance(", "< self.chance("),
+    Mutant(
+        "pssp's coin differs from shard to shard",
+        "models/pssp.py",
+        'salt = view.index if self.coin == "shard" else -1',
+        "salt = view.index",
+    ),
+    Mutant("dynamic pssp relaxes as the gap grows", "models/pssp.py", "exp(self.s - gap)", "exp(gap - self.s)"),
+    Mutant(
+        "dsps forgets its lower bound",
+        "models/dsps.py",
+        "min(max(spread, self.s_min), self.s_max)",
+        "min(spread, self.s_max)",
+    ),
+    Mutant(
+        "dssp ignores its upper bound",
+        "models/dssp.py",
+        "range(self.s_high - self.s_low + 1)",
+        "range(self.s_high - self.s_low + 2)",
+    ),
+    Mutant("psp's count is not reset", "models/psp.py", "view.memory.gradients = 0", "pass"),
+    Mutant("psp's deadline is not reset", "models/psp.py", "view.memory.deadline = None", "pass"),
+    Mutant(
+        "psp waits for all and forgets c",
+        "models/psp.py",
+        "if max(open_round.gradients, past) < self.c:",
+        "if past < view.live:",
+    ),
+    Mutant(
+        "psp stays behind what workers have left behind",
+        "models/psp.py",
+        "max(open_round.gradients, past) < self.c",
+        "open_round.gradients < self.c",
+    ),
+    Mutant(
+        "psp sums into the gradient's own round",
+        "models/psp.py",
+        "        return view.clock\n",
+        "        return push.iteration\n",
+    ),
+    # ElasticBSP's plan.
+    Mutant(
+        "every shard plans on its own",
+        "models/elastic_bsp.py",
+        "        if view.index == 0:\n            return rider.reached",
+        "        if True:\n            return rider.reached",
+    ),
+    Mutant(
+        "a stop may lie beyond R",
+        "models/elastic_bsp.py",
+        "(rider, rider.begin, rider.begin + self.R - 1)",
+        "(rider, rider.begin, rider.begin + self.R)",
+    ),
+    Mutant(
+        "who left is still waited for",
+        "models/elastic_bsp.py",
+        "        self.reach(self.riders.pop(worker), self.number)",
+        "        self.riders.pop(worker)",
+    ),
+    Mutant(
+        "a worker is held unawares",
+        "models/elastic_bsp.py",
+        "            rider.begin = rider.stop = view.iteration(worker)  # nobody",
+        "            rider.begin = rider.stop = view.iteration(worker) - 1  # nobody",
+    ),
+    Mutant(
+        "plans are not numbered by the epoch",
+        "models/elastic_bsp.py",
+        "Superstep(view.epoch if view.index == 0 else 0)",
+        "Superstep(0)",
+    ),
+    Mutant(
+        "a shard that starts to follow forgets who has come",
+        "models/elastic_bsp.py",
+        "elif view.index != 0 and told is not None:",
+        "elif False:",
+    ),
+    # The machine.
+    Mutant(
+        "only one round closes at a time",
+        "shard.py",
+        "        while progress.members and (",
+        "        if progress.members and (",
+    ),
+    Mutant(
+        "a round closes before its gradients are summed",
+        "shard.py",
+        "            gradients += self._sums.pop(round_)\n",
+        "            self._sums.pop(round_)\n",
+    ),
+    Mutant(
+        "what a round has summed is never cleared",
+        "shard.py",
+        "gradients += self._sums.pop(round_)",
+        "gradients += self._sums[round_]",
+    ),
+    Mutant(
+        "a held pull is forgotten", "shard.py", "        self._file(held)\n        return [Hold", "        return [Hold"
+    ),
+    Mutant(
+        "a released pull is released again",
+        "shard.py",
+        "for held in self._filed.pop(round_):",
+        "for held in self._filed[round_]:",
+    ),
+    Mutant(
+        "a change of model forgets what waits",
+        "shard.py",
+        "        for held in waiting:\n            self._file(held)\n        commands",
+        "        commands",
+    ),
+    Mutant(
+        "a change of model does not judge again",
+        "shard.py",
+        "            if self.model.may_pull(self.view, held.pull):\n                commands.append",
+        "            if False:\n                commands.append",
+    ),
+    Mutant(
+        "a change of update rule cuts a round in two",
+        "shard.py",
+        "fresh = max(self._progress.fastest, self._progress.clock)",
+        "fresh = self._progress.clock",
+    ),
+    Mutant(
+        "a repeated push is applied again",
+        "shard.py",
+        "if sequence <= member.sequence:",
+        "if sequence < member.sequence:",
+    ),
+    Mutant(
+        "a repeated late push is told that it was applied",
+        "shard.py",
+        '"dropped" if member.dropped and sequence in member.dropped else "applied"',
+        '"applied"',
+    ),
+    Mutant(
+        "a zombie is let in",
+        "shard.py",
+        "if member is None or member.incarnation != push.incarnation:",
+        "if member is None:",
+    ),
+    Mutant(
+        "the dead may come back as they were",
+        "shard.py",
+        "if incarnation <= (self._gone.get(worker, -1)",
+        "if incarnation < (self._gone.get(worker, -1)",
+    ),
+    Mutant(
+        "a death does not close rounds",
+        "shard.py",
+        '        self._remove(member)\n        return self._settle([], "left", event.worker)',
+        "        self._remove(member)\n        return []",
+    ),
+    Mutant(
+        "the dead are answered",
+        "shard.py",
+        "                if not held.member.live:\n                    continue\n",
+        "",
+    ),
+    Mutant(
+        "a joiner starts at 0",
+        "shard.py",
+        "start = max(progress.clock, progress.slowest if progress.members else 0, event.iteration or 0)",
+        "start = event.iteration or 0",
+    ),
+    Mutant("a late gradient is taken", "shard.py", "if summed and i < progress.clock:", "if False:"),
+    Mutant("staleness counts from the beginning", "shard.py", "        member.seen = version\n", ""),
+    Mutant(
+        "a timer that fires early is not set again",
+        "shard.py",
+        "        if event.timer == self._timer:\n            self._alarm = None\n",
+        "",
+    ),
+    # Who is where.
+    Mutant(
+        "those who left still count as past the round",
+        "progress.py",
+        "        if at > self.clock:\n            self.passed -= 1\n",
+        "",
+    ),
+    Mutant(
+        "the slowest is not looked for again",
+        "progress.py",
+        "            self.slowest = at + 1 if at + 1 in self._crowds else min(self._crowds)",
+        "            self.slowest = at + 1",
+    ),
+    Mutant(
+        "an advance does not recount",
+        "progress.py",
+        "                self.passed -= crowd.size",
+        "                pass",
+    ),
+    # The workers' machines, and the State Server.
+    Mutant(
+        "a worker starts with a block too few", "partial_pull.py", "ceil(b * blocks - 1e-9)", "ceil(b * blocks - 1)"
+    ),
+    Mutant(
+        "a late block is thrown away",
+        "partial_pull.py",
+        "self._newest[block] = max(self._newest[block], onward)",
+        "self._newest[block] = onward if (self._wanted or 0) <= onward else self._newest[block]",
+    ),
+    Mutant(
+        "a worker that fell behind does not jump",
+        "partial_pull.py",
+        "return Start(max(self._newest), take",
+        "return Start(wanted, take",
+    ),
+    Mutant("a worker keeps its stop to itself", "worker.py", "Pulled(me, i, life, stop)", "Pulled(me, i, life)"),
+    Mutant(
+        "the fastest is taken for the slowest",
+        "state_server.py",
+        "heappush(self._heap, (-query.capability, query.worker))",
+        "heappush(self._heap, (query.capability, query.worker))",
+    ),
+    Mutant(
+        "ready is never reset",
+        "state_server.py",
+        "record.round, record.finished, record.ready = round_, now, False",
+        "record.round, record.finished = round_, now",
+    ),
+    Mutant("an answer of an earlier round counts", "local_steps.py", " if answer.round == self._round else None", ""),
+    # The planner.
+    Mutant(
+        "zipline starts before everyone has an end",
+        "zipline.py",
+        "np.maximum(since, rank[:, 0].max(), out=since)",
+        "np.maximum(since, rank[:, 0].min(), out=since)",
+    ),
+    Mutant(
+        "zipline takes the last of equal plans",
+        "zipline.py",
+        "best = waits.argmin()\n    at = latest",
+        "best = len(waits) - 1 - waits[::-1].argmin()\n    at = latest",
+    ),
+]
