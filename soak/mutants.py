@@ -45,10 +45,10 @@ MUTANTS = [
         "min(spread, self.s_max)",
     ),
     Mutant(
-        "dssp ignores its upper bound",
+        "dssp lets run on one more",
         "models/dssp.py",
-        "range(self.s_high - self.s_low + 1)",
-        "range(self.s_high - self.s_low + 2)",
+        "i + self.extra(view, worker)",
+        "i + self.extra(view, worker) + 1",
     ),
     Mutant("psp's count is not reset", "models/psp.py", "view.memory.gradients = 0", "pass"),
     Mutant("psp's deadline is not reset", "models/psp.py", "view.memory.deadline = None", "pass"),
@@ -72,17 +72,12 @@ MUTANTS = [
     ),
     # ElasticBSP's plan.
     Mutant(
-        "every shard plans on its own",
+        "a shard that follows holds nobody",
         "models/elastic_bsp.py",
-        "        if view.index == 0:\n            return rider.reached",
-        "        if True:\n            return rider.reached",
+        "        if stop is None or pull.iteration < stop.iteration:\n",
+        "        if True:\n",
     ),
-    Mutant(
-        "a stop may lie beyond R",
-        "models/elastic_bsp.py",
-        "(rider, rider.begin, rider.begin + self.R - 1)",
-        "(rider, rider.begin, rider.begin + self.R)",
-    ),
+    Mutant("a stop lies one too far", "models/elastic_bsp.py", "min(first + j - 1, last)", "min(first + j, last + 1)"),
     Mutant(
         "who left is still waited for",
         "models/elastic_bsp.py",

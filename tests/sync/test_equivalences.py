@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from paceline.sync import Advance, Apply, Command, Drop, Event, Grant, Hold, Shard
 from paceline.sync.invariants import Watch
+from paceline.sync.models.base import UpdateRule
 from tests.cluster import Choose, Cluster
 from tests.effort import cases
 
@@ -69,10 +70,10 @@ class Twins:
         return commands
 
 
-def twins(pair: tuple[str, str], workers: int, seed: int, n: int | None = None) -> Twins:
+def twins(pair: tuple[str, str], workers: int, seed: int, n: int | None = None, index: int = 0) -> Twins:
+    update: UpdateRule | None = "round" if "bsp" in pair else None
     one, other = (
-        Shard(text.replace("N", str(n or workers)), workers, seed, update="round" if "bsp" in pair else None)
-        for text in pair
+        Shard(text.replace("N", str(n or workers)), workers, seed, index=index, update=update) for text in pair
     )
     return Twins(one, other)
 
@@ -84,6 +85,16 @@ def test_equal_events_get_equal_decisions(pair: tuple[str, str], choices: list[i
     pair_of = twins(pair, workers, seed)
     Cluster([pair_of], workers, 6, replay(choices)).run()
     assert pair_of.events >= 2 * workers * 6  # a push and a pull for every iteration
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" is ".join)
+@given(seed=st.integers(0, 2**32), workers=st.integers(1, 5), shards=st.integers(2, 5))
+@settings(max_examples=cases(40), deadline=None)
+def test_they_are_equal_on_every_one_of_several_shards(
+    pair: tuple[str, str], seed: int, workers: int, shards: int
+) -> None:
+    pairs = [twins(pair, workers, seed, index=index) for index in range(shards)]
+    Cluster(pairs, workers, 6, Random(seed).randrange).run()
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" is ".join)

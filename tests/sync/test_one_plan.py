@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.sync import InvariantViolated, Shard, parse
+from paceline.sync import Grant, Hold, InvariantViolated, Pulled, Pushed, SetModel, Shard, parse
 from paceline.sync.invariants import Watch
 from tests.cluster import Cluster, watched
 from tests.effort import cases
@@ -29,6 +30,19 @@ def test_elastic_bsp_on_all_shards_never_deadlocks(
     Cluster(watched([model] * shards, workers), workers, 12, Random(seed).randrange).run()
 
 
+@given(seed=st.integers(0, 2**32), shards=st.integers(2, 5))
+@settings(max_examples=cases(300), deadline=None)
+def test_setting_the_model_again_and_again_never_deadlocks(seed: int, shards: int) -> None:
+    """Each shard hears of it in its own time, so some still follow an old plan while others begin a new one."""
+    random = Random(seed)
+    running = Cluster(watched(["elastic_bsp(R=2)"] * shards, 4), 4, 12, random.randrange)
+    for _ in range(5):
+        for _ in range(random.randrange(40)):
+            running.step()
+        running.set_model(random.choice(["elastic_bsp(R=1)", "elastic_bsp(R=3)", "bsp", "drop(n_t=2)"]))
+    running.run()
+
+
 def test_a_plan_for_each_shard_deadlocks() -> None:
     """The planted mistake: every shard believes that it is the first one, and plans."""
     found = 0
@@ -40,6 +54,26 @@ def test_a_plan_for_each_shard_deadlocks() -> None:
             assert "nothing_waits_in_vain" in str(violation)
             found += 1
     assert found > 0
+
+
+def test_stops_of_an_earlier_time_under_the_model_are_told_apart_from_new_ones() -> None:
+    """Shards that follow take a superstep that they know of for done, so a number must never come again."""
+    shard = Shard("elastic_bsp(R=2)", 2)
+    numbers: list[int] = []
+    for iteration in range(9):
+        if iteration in (4, 6):
+            shard.handle(SetModel("bsp"), 0.0)
+        if iteration in (4, 6, 7):
+            shard.handle(SetModel("elastic_bsp(R=1)"), 0.0)
+            era = max(numbers)
+        for worker in (0, 1):
+            shard.handle(Pushed(worker, iteration), float(iteration))
+        for worker in (0, 1):
+            for command in shard.handle(Pulled(worker, iteration), float(iteration)):
+                if isinstance(command, Grant) and command.stop:
+                    assert iteration < 4 or command.stop.superstep > era
+                    numbers.append(command.stop.superstep)
+    assert len(numbers) > 9
 
 
 def test_every_worker_stops_together_with_the_others() -> None:
@@ -55,10 +89,6 @@ def test_every_worker_stops_together_with_the_others() -> None:
 
 def simulate(shard: Shard, paces: dict[int, float], until: float) -> dict[int, list[float]]:
     """Run workers of constant pace against one shard; when each came to each of its stops."""
-    from heapq import heappop, heappush
-
-    from paceline.sync import Grant, Hold, Pulled, Pushed
-
     ends: dict[int, list[float]] = {worker: [] for worker in paces}
     heap = [(pace, worker, 0) for worker, pace in paces.items()]
     stops = dict.fromkeys(paces, 0)
