@@ -32,6 +32,8 @@ from paceline.sync.invariants import Watch, nothing_waits_in_vain
 from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.worker import Worker
 
+STEPS = 20_000  # far more than any run of these tests needs
+
 Choose = Callable[[int], int]  # picks one of n
 Action = Callable[[], None]
 
@@ -135,8 +137,11 @@ class Cluster:
 
     def run(self) -> None:
         """Go on until nothing can happen any more. Whoever still waits then waits for ever."""
-        while self.step():
-            pass
+        for _ in range(STEPS):
+            if not self.step():
+                break
+        else:
+            raise InvariantViolated(f"still busy after {STEPS} steps: it goes round in circles")
         nothing_waits_in_vain(shard for shard in self.shards if isinstance(shard, Watch))
         if self._workers:
             raise InvariantViolated(f"workers {sorted(self._workers)} never came to their end")

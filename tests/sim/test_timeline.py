@@ -118,6 +118,17 @@ def test_a_share_of_the_blocks_is_enough_where_a_server_is_slow() -> None:
     assert [lane.iterations for lane in part.lanes] == [16, 16]
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("query", ["blocking", "nonblocking"])
+def test_esync_with_one_local_step_is_bsp(query: str, shards: int) -> None:
+    """With the State Server and the workers' local steps in it, to the last span."""
+    paces = (1, 1.3, 0.4, 2.9)
+    bsp = simulate("bsp", paces, until=40, jitter=0.3, seed=5, shards=shards)
+    esync = simulate(f"esync(max_steps=1, query={query})", paces, until=40, jitter=0.3, seed=5, shards=shards)
+    assert esync.lanes == bsp.lanes
+    assert (esync.held_pulls, esync.rounds) == (bsp.held_pulls, bsp.rounds)
+
+
 # Of every run.
 
 

@@ -468,6 +468,12 @@ def test_what_is_no_event_is_an_error(nonsense: object) -> None:
         run(Shard("bsp", 1), nonsense)
 
 
+@pytest.mark.parametrize("workers", [[0, 1, 0], [-1], ["a"], [1.0], [True]])
+def test_workers_that_cannot_be_are_an_error(workers: list[int]) -> None:
+    with pytest.raises(EventError, match="whole numbers from 0"):
+        Shard("bsp", workers)
+
+
 def test_time_that_goes_back_counts_as_standing_still() -> None:
     shard = Shard("elastic_bsp", 2)
     shard.handle(Pulled(0, -1), 10.0)

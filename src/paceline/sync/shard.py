@@ -84,6 +84,8 @@ class Shard:
             SetModel: self._set_model,
         }
         for worker in range(workers) if isinstance(workers, int) else workers:
+            if type(worker) is not int or worker < 0 or worker in self._progress.members:
+                raise EventError(f"worker {worker!r} cannot be; workers are different whole numbers from 0")
             self._progress.add(worker, 0, 0, 0)
         self._adopt(parse(model))
 
