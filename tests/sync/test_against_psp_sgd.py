@@ -238,6 +238,18 @@ def test_a_worker_needs_exactly_b_percent_of_the_blocks() -> None:
     assert not wrong, f"(blocks, percent, after how many they differ): {wrong}"
 
 
+def test_a_timer_that_fires_early_is_set_again() -> None:
+    pull = PartialPull(2, 0.5, tau=3.0)
+    pull.handle(Asked(-1), 0.0)
+    (timer,) = pull.handle(Arrived(0, 0), 1.0)
+    assert isinstance(timer, SetPullTimer)
+    (again,) = pull.handle(TimerFired(timer.timer), 2.0)
+    assert isinstance(again, SetPullTimer)
+    assert again.at == timer.at == 4.0
+    (start,) = pull.handle(TimerFired(again.timer), 4.0)
+    assert start == Start(0, (0,), (1,), "timeout")
+
+
 @given(st.integers(1, 40), st.floats(0, 0.01, exclude_min=True))
 @settings(max_examples=100, deadline=None)
 def test_however_small_the_share_a_worker_does_not_start_before_a_block_has_come(blocks: int, b: float) -> None:

@@ -83,8 +83,9 @@ class PartialPull:
                     self._fresh += 1
                 self._newest[block] = max(self._newest[block], onward)
             case TimerFired(timer):
-                if timer != self._timer:
-                    return []
+                early = self._deadline is not None and now < self._deadline
+                if self._wanted is not None and early and timer == self._timer:
+                    return [self._set_timer(self._wanted)]
             case _:
                 raise EventError(f"{event!r} is no event; a worker's wait takes Asked, Arrived, TimerFired")
         return self._decide(now)
@@ -96,11 +97,13 @@ class PartialPull:
             return [self._start(self._wanted, "all")]
         if self._deadline is None:
             self._deadline = now + self.tau
-            if self.tau > 0:
-                self._timer += 1
-                return [SetPullTimer(self._deadline, self._timer, self._missing(self._wanted))]
-            return [self._start(self._wanted, "share")]
+            return [self._set_timer(self._wanted) if self.tau > 0 else self._start(self._wanted, "share")]
         return [self._start(self._wanted, "timeout")] if now >= self._deadline else []
+
+    def _set_timer(self, wanted: int) -> SetPullTimer:
+        assert self._deadline is not None
+        self._timer += 1
+        return SetPullTimer(self._deadline, self._timer, self._missing(wanted))
 
     def _start(self, wanted: int, reason: Literal["all", "share", "timeout"]) -> Start:
         take = tuple(block for block, newest in enumerate(self._newest) if newest > self._taken[block])
