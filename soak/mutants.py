@@ -131,10 +131,16 @@ MUTANTS = [
         "for held in self._filed[round_]:",
     ),
     Mutant(
+        "a change of model answers twice",
+        "shard.py",
+        "        self._filed.clear()\n        commands = self._settle",
+        "        commands = self._settle",
+    ),
+    Mutant(
         "a change of model forgets what waits",
         "shard.py",
-        "        for held in waiting:\n            self._file(held)\n        commands",
-        "        commands",
+        "            else:\n                self._file(held)\n        return commands",
+        "        return commands",
     ),
     Mutant(
         "a change of model does not judge again",

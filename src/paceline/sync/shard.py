@@ -202,14 +202,9 @@ class Shard:
         self._adopt(model)
         waiting = sorted(self._progress.waiting(), key=lambda held: held.since)
         self._filed.clear()
-        for held in waiting:
-            self._file(held)
         commands = self._settle([], "model", None)
-        self._filed.clear()
         reason = Reason(self._rule, "model")
         for held in waiting:
-            if held not in held.member.held:
-                continue  # a round that the new model closed has freed it
             if self.model.may_pull(self.view, held.pull):
                 commands.append(self._release(held, reason))
             else:
