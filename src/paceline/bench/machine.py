@@ -20,6 +20,7 @@ from paceline.sync import MODELS, Event, Grant, Model, Pulled, Pushed, SetTimer,
 from paceline.sync.models.elastic_bsp import ElasticBSP
 
 EXPRESSIONS = {name: model.examples[0] for name, model in MODELS.items()} | {
+    "dsps": "dsps(s_min=1, s_max=6)",
     "drop": "drop(n_t={most})",
     "pssp": "pssp(s=3, c=0.5)",
     "psp": "psp(c={most}, tau_push=0.05)",
