@@ -6,6 +6,7 @@ the same for ten workers as for ten thousand; no operation here walks over all o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ class Member:
         "significance",
         "start",
         "stop",
+        "timed",
         "told",
         "worker",
     )
@@ -57,13 +59,34 @@ class Member:
         self.seen = version  # the version that it computes from
         self.granted = -2  # the iteration of its last granted pull; the first pull of all has -1
         self.granted_at: float | None = None  # when that was; None once the next push has been timed by it
-        self.intervals: tuple[float, ...] = ()  # its last few times from grant to push
+        self.intervals: array[float] | None = None  # its last few times from grant to push, as a ring
+        self.timed = 0  # how many there have been
         self.significance = 0.0  # of its last push
         self.sequence = -1  # of its last push
         self.stop: Stop | None = None  # the stop that its last grant told it
         self.told: Stop | None = None  # the stop that came with its last push
         self.dropped: set[int] | None = None  # sequences of late pushes, to answer a repeat the same
         self.held: tuple[Held, ...] = ()
+
+    def time(self, interval: float, wanted: int) -> None:
+        """Note how long an iteration took, and forget all but the last `wanted`."""
+        ring = self.intervals
+        if ring is None or len(ring) > wanted:
+            ring = self.intervals = array("d")
+            self.timed = 0
+        if len(ring) < wanted:
+            ring.append(interval)
+        else:
+            ring[self.timed % wanted] = interval
+        self.timed += 1
+
+    def recent(self) -> tuple[float, ...]:
+        """The intervals that are kept, oldest first."""
+        ring = self.intervals
+        if ring is None:
+            return ()
+        oldest = self.timed % len(ring)
+        return (*ring[oldest:], *ring[:oldest])
 
 
 class Crowd:

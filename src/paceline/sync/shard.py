@@ -127,7 +127,9 @@ class Shard:
         member.significance = push.significance
         member.told = push.stop
         if member.granted_at is not None:
-            self._time(member)
+            if self._timing:
+                member.time(self.view.now - member.granted_at, self._timing)
+            member.granted_at = None
         progress.move(member, i + 1)
         if self._listens:
             self.model.pushed(self.view, push)
@@ -306,15 +308,6 @@ class Shard:
         self._progress.remove(member)
         self.model.left(self.view, member.worker)
 
-    def _time(self, member: Member) -> None:
-        """Note how long the worker took from its grant to this push."""
-        assert member.granted_at is not None
-        wanted = self.model.intervals
-        if wanted:
-            recent = member.intervals[1 - wanted :] if wanted > 1 else ()
-            member.intervals = (*recent, self.view.now - member.granted_at)
-        member.granted_at = None
-
     def _sums_up(self, i: int) -> bool:
         """Is the gradient of iteration `i` summed into a round, rather than applied at once?"""
         for since, rule in reversed(self._rules):
@@ -333,7 +326,7 @@ class Shard:
         self._rule = str(model)
         self._open, self._fresh = Reason(self._rule, "open"), Reason(self._rule, "fresh")
         self._listens, self._wakes = kind.pushed is not Model.pushed, kind.wake is not Model.wake
-        self._plans = kind.stop is not Model.stop
+        self._plans, self._timing = kind.stop is not Model.stop, model.intervals
         self._alarm = None
         self.view.memory = model.memory(self.view)
         rule = self._update or model.update

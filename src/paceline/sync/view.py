@@ -71,7 +71,7 @@ class View:
 
     def intervals(self, worker: int) -> Sequence[float]:
         """A worker's last few times from grant to push, oldest first; as many as the model's `intervals` asks for."""
-        return self._progress.members[worker].intervals
+        return self._progress.members[worker].recent()
 
     def told(self, worker: int) -> Stop | None:
         """The stop of ElasticBSP's plan that the worker knew of when it last pushed."""

@@ -1,8 +1,8 @@
 """Dynamic synchronous parallel strategy: SSP whose bound follows the cluster (Zhang et al. 2017; FluentPS table III).
 
 FluentPS says only that `s` is set at run time. Here `s` is how many more iterations the fastest worker does while the
-slowest does one, kept within `[s_min, s_max]`, and set anew whenever a round closes. A worker's pace is the median of
-its last few iterations, so that one slow iteration does not move it.
+slowest does one, kept within `[s_min, s_max]`, and set anew every few rounds. A worker's pace is the median of its last
+three iterations, so that one slow iteration does not move it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from paceline.sync.view import View
 
 
-class Setting:
-    """The bound in force."""
+ROUNDS = 4  # how long a bound is kept
 
-    def __init__(self, s: int) -> None:
+
+class Setting:
+    """The bound in force, and the round whose closing sets it anew."""
+
+    def __init__(self, s: int, until: int) -> None:
         self.s = s
+        self.until = until
 
 
 class DSPS(Holding, frozen=True):
@@ -39,12 +43,15 @@ class DSPS(Holding, frozen=True):
         return None
 
     def memory(self, view: View) -> Setting:
-        return Setting(self.s_min)
+        return Setting(self.s_min, view.clock)
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return bool(pull.iteration < view.clock + view.memory.s)
 
     def closed(self, view: View) -> None:
+        if view.clock <= view.memory.until:
+            return
+        view.memory.until = view.clock - 1 + ROUNDS
         known = [recent for worker in view.workers if (recent := view.intervals(worker))]
         paces = [sorted(recent)[(len(recent) - 1) // 2] for recent in known]
         if paces and (quickest := min(paces)) > 0:

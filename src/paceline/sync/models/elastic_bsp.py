@@ -181,14 +181,15 @@ class ElasticBSP(Model, frozen=True):
 
     def plan(self, view: View, choices: list[tuple[Rider, int, int]]) -> None:
         """Choose each rider's stop between a first and a last choice; the first where no interval is known."""
-        known = [choice for choice in choices if view.intervals(choice[0].worker)]
+        recent = {rider.worker: view.intervals(rider.worker) for rider, _, _ in choices}
+        known = [choice for choice in choices if recent[choice[0].worker]]
         stops = [first for _, first, _ in known]
         if any(first < last for _, first, last in known):
             workers = [rider.worker for rider, _, _ in known]
             at = [view.iteration(worker) for worker in workers]
             begun = [view.computing_since(worker) for worker in workers]
             ends = predict(
-                [view.intervals(worker) for worker in workers],
+                [recent[worker] for worker in workers],
                 [view.now if since is None else since for since in begun],
                 self.R,
                 how=self.predict,
