@@ -1,0 +1,40 @@
+"""The benchmarks run, and what they print can be read. Their times are nobody's business here."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner
+
+from paceline.bench import machine, planners
+from paceline.cli import app
+from paceline.sync import MODELS, Shard
+
+
+def rows(*arguments: str) -> list[dict[str, object]]:
+    ran = CliRunner().invoke(app, ["bench", *arguments, "--json"])
+    assert ran.exit_code == 0, ran.output
+    return [json.loads(line) for line in ran.output.splitlines()]
+
+
+def test_planners_has_a_row_for_every_cell_of_the_papers_table_and_the_large_one() -> None:
+    found = {(row["planner"], row["workers"], row["horizon"]) for row in rows("planners", "--repeats", "1")}
+    expected = {(planner, *size) for planner, sizes in planners.PAPER.items() for size in sizes}
+    assert found == expected | {("zipline", *planners.LARGE)}
+
+
+def test_machine_has_a_row_for_every_model_and_size() -> None:
+    found = rows("machine", "--repeats", "1", "--events", "1000")
+    assert len(found) == len(MODELS) * len(machine.SIZES)
+    assert all(isinstance(row["microseconds"], float) and row["microseconds"] > 0 for row in found)
+
+
+def test_a_recording_holds_only_what_workers_that_wait_would_send() -> None:
+    """Replayed, it gives the same holds again, and nothing is refused or repeated."""
+    for name in machine.EXPRESSIONS:
+        model = machine.model(name, 20)
+        shard = Shard(model, 20)
+        for event, now in machine.record(model, 20, 2000):
+            shard.handle(event, now)
+        assert (shard.counters.refused, shard.counters.repeated) == (0, 0)
+        assert shard.counters.advances > 10
