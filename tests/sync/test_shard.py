@@ -496,6 +496,6 @@ def test_a_model_sees_as_many_recent_intervals_as_it_asks_for(model: str, rememb
 
 def test_a_view_is_for_reading() -> None:
     shard = Shard("bsp", 2)
-    for name in ("clock", "live", "slowest", "fastest"):
+    for name in ("clock", "live", "slowest", "fastest", "now", "seed", "index", "epoch", "workers", "laggards"):
         with pytest.raises(AttributeError):
             setattr(shard.view, name, 5)

@@ -104,8 +104,7 @@ class Shard:
         handler = self._handlers.get(type(event))
         if handler is None:
             raise EventError(f"{event!r} is no event; a shard takes Pushed, Pulled, Joined, Left, TimerFired, SetModel")
-        if now > self.view.now:
-            self.view.now = now
+        self.view._at(now)
         return handler(event)
 
     # What workers send.
@@ -200,7 +199,7 @@ class Shard:
 
     def _set_model(self, event: SetModel) -> list[Command]:
         model = parse(event.model)
-        self.view.epoch += 1
+        self.view._next_epoch()
         self._adopt(model)
         waiting = sorted(self._progress.waiting(), key=lambda held: held.since)
         self._filed.clear()
@@ -241,7 +240,7 @@ class Shard:
             self.version += 1
         progress.advance(to)
         self.counters.advances += 1
-        self.view.epoch += 1
+        self.view._next_epoch()
         self.model.closed(self.view)
         reason = Reason(self._rule, cause, 0, missing, awaited)
         commands.append(Advance(closing, to, gradients, self.version, reason))

@@ -18,15 +18,46 @@ class View:
     model may write there what it has to remember.
     """
 
-    __slots__ = ("_progress", "epoch", "index", "memory", "now", "seed")
+    __slots__ = ("_epoch", "_index", "_now", "_progress", "_seed", "memory")
 
     def __init__(self, progress: Progress, seed: int, index: int) -> None:
         self._progress = progress
-        self.seed = seed
-        self.index = index  # which of the servers' shards this is; the first one plans for all
-        self.epoch = 0  # how often the shard has advanced or changed its model
-        self.now = float("-inf")
+        self._seed = seed
+        self._index = index
+        self._epoch = 0
+        self._now = float("-inf")
         self.memory: Any = None
+
+    @property
+    def now(self) -> float:
+        """The time of the event that is being handled."""
+        return self._now
+
+    @property
+    def seed(self) -> int:
+        """For coins; the same on all shards."""
+        return self._seed
+
+    @property
+    def index(self) -> int:
+        """Which of the servers' shards this is. Shard 0 plans where a model needs one plan for all."""
+        return self._index
+
+    @property
+    def epoch(self) -> int:
+        """How often the shard has advanced or changed its model."""
+        return self._epoch
+
+    # What the shard does, and no model may.
+
+    def _at(self, now: float) -> None:
+        if now > self._now:
+            self._now = now
+
+    def _next_epoch(self) -> None:
+        self._epoch += 1
+
+    # What there is to see.
 
     @property
     def clock(self) -> int:
