@@ -42,11 +42,20 @@ class Worker:
 
         Blocks that came late may be new enough for the worker to start again at once.
         """
-        me, i, life, stop = self.worker, self.iteration, self.incarnation, self._stop
-        push, pull = Pushed(me, i, life, None, significance, stop), Pulled(me, i, life, stop)
+        push = self.push(significance)
+        pull, decisions = self.pull(now)
         messages: list[Message] = [(shard, push) for shard in range(self._shards)]
         messages += [(shard, pull) for shard in range(self._shards)]
-        return messages, self._decided(self._pulling.handle(Asked(i), now))
+        return messages, decisions
+
+    def push(self, significance: float = 0.0) -> Pushed:
+        """The iteration under way is done: what to send to every shard."""
+        return Pushed(self.worker, self.iteration, self.incarnation, None, significance, self._stop)
+
+    def pull(self, now: float) -> tuple[Pulled, list[Start | SetPullTimer]]:
+        """Ask every shard for what comes after the iteration that was pushed."""
+        pull = Pulled(self.worker, self.iteration, self.incarnation, self._stop)
+        return pull, self._decided(self._pulling.handle(Asked(self.iteration), now))
 
     def granted(self, shard: int, grant: Grant, now: float) -> list[Start | SetPullTimer]:
         if shard == 0:
