@@ -146,7 +146,7 @@ def test_version_and_help_have_what_people_look_for() -> None:
     assert fine("--version") == fine("--version", "demo") == f"paceline {version('paceline')}\n"
     assert "demo" in fine()
     assert fine() == fine("--help")
-    for verb in ("demo", "models"):
+    for verb in ("demo", "models", "replay"):
         assert f"Example: paceline {verb}" in fine(verb, "--help")
 
 

@@ -22,7 +22,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from paceline.bench.cli import app as bench
-from paceline.observe import Compared, draw, words
+from paceline.observe import Compared, Difference, TraceError, draw, read, words
+from paceline.observe import replay as replay_trace
 from paceline.sim import ClusterError, Timeline, simulate
 from paceline.sync import MODELS, InvariantViolated, Model, ModelError, parse, signature
 from paceline.sync.models.base import NODEFAULT, parameters, show
@@ -170,6 +171,31 @@ def models(
         _print_model(about)
 
 
+@app.command(epilog="Example: paceline replay server-0.trace")
+def replay(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace that a server has written.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Hand a trace's events to fresh shards, and compare every decision and its reason. Exit code 1 if one differs.
+
+    A model that the trace names by its import path is imported.
+    """
+    try:
+        result = replay_trace(read(file))
+    except TraceError as error:
+        _stop(str(error))
+    if as_json:
+        difference = _difference(result.difference) if result.difference else None
+        _print_json({**msgspec.structs.asdict(result), "same": result.same, "difference": difference})
+    else:
+        decided = "the same decisions" if result.same else "a different decision"
+        typer.echo(f"{file}: {result.events} events on {result.shards} shards, {decided}")
+        for more in (result.difference, result.cut):
+            if more:
+                typer.echo(more)
+    raise typer.Exit(0 if result.same else 1)
+
+
 def main() -> None:
     app()
 
@@ -243,6 +269,18 @@ def _print_json(document: Any) -> None:
 def _run(run: Compared) -> dict[str, Any]:
     figures: dict[str, Any] = msgspec.to_builtins(run.timeline)
     return {**figures, "vs_bsp": run.ratio, "vs_bsp_long_run": run.long_ratio}
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    def named(value: Any) -> Any:
+        if isinstance(value, list):
+            return [named(one) for one in value]
+        if isinstance(value, msgspec.Struct):
+            values = {name: named(one) for name, one in msgspec.structs.asdict(value).items()}
+            return {"kind": type(value).__name__, **values}
+        return value
+
+    return {name: named(value) for name, value in msgspec.structs.asdict(difference).items()}
 
 
 def _plain(value: Any) -> Any:

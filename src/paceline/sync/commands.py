@@ -38,7 +38,7 @@ Cause = Literal[
 ]
 
 
-class Reason(Struct, frozen=True, gc=False):
+class Reason(Struct, frozen=True, gc=False, array_like=True):
     """Which rule decided, how, and on whom the sender waits.
 
     `gap` is how many iterations the worker is ahead of the shard's clock. `missing` counts the workers that have not
@@ -62,7 +62,7 @@ class Reason(Struct, frozen=True, gc=False):
         return text
 
 
-class Grant(Struct, frozen=True, gc=False):
+class Grant(Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Answer this pull with the parameters as they are now.
 
     `clock` is the shard's open round, the papers' timestamp; `next` the iteration the worker goes on with; `stop` the
@@ -79,7 +79,7 @@ class Grant(Struct, frozen=True, gc=False):
     incarnation: int = 0
 
 
-class Hold(Struct, frozen=True, gc=False):
+class Hold(Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Do not answer this pull yet; a `Grant` for it follows."""
 
     worker: int
@@ -87,7 +87,7 @@ class Hold(Struct, frozen=True, gc=False):
     reason: Reason
 
 
-class Apply(Struct, frozen=True, gc=False):
+class Apply(Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Hand this gradient to the update rule.
 
     With `round` it is summed into that round, which is applied once, when it closes. Without, it is applied at once.
@@ -101,7 +101,7 @@ class Apply(Struct, frozen=True, gc=False):
     round: int | None = None
 
 
-class Drop(Struct, frozen=True, gc=False):
+class Drop(Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Do not use this message.
 
     A repeated push has `answer`, what the first copy got: send that acknowledgement again.
@@ -113,7 +113,7 @@ class Drop(Struct, frozen=True, gc=False):
     answer: Literal["applied", "dropped"] | None = None
 
 
-class Advance(Struct, frozen=True, gc=False):
+class Advance(Struct, frozen=True, gc=False, array_like=True, tag=True):
     """The rounds from `iteration` up to `to`, not included, are closed: one as a rule, none or many at a barrier.
 
     `gradients` counts those summed into these rounds; where there are any, apply each round's sum now. `version` is the
@@ -127,7 +127,7 @@ class Advance(Struct, frozen=True, gc=False):
     reason: Reason
 
 
-class SetTimer(Struct, frozen=True, gc=False):
+class SetTimer(Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Hand in `TimerFired(timer)` at the time `at`. One that has lost its point by then is ignored."""
 
     at: float
