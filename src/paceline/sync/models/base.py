@@ -98,6 +98,11 @@ class Model(Struct, frozen=True):
         """What is wrong with these parameters together, if anything."""
         return None
 
+    @property
+    def weighs(self) -> bool:
+        """Does it look at the significance of gradients? Workers measure that only where it does."""
+        return False
+
     def memory(self, view: View) -> Any:
         """What the model starts to remember with when it comes into force, on each shard on its own."""
         return None

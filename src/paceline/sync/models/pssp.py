@@ -53,6 +53,10 @@ class PSSP(Holding, frozen=True):
             return "give either c (constant) or alpha (dynamic), such as pssp(s=3, c=0.5) or pssp(s=3, alpha=0.8)"
         return None
 
+    @property
+    def weighs(self) -> bool:
+        return self.alpha == "significance"
+
     def may_pull(self, view: View, pull: Pulled) -> bool:
         gap = pull.iteration - view.clock
         if gap < self.s:
