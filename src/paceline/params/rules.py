@@ -1,8 +1,8 @@
 """The arithmetic of the optimizers: one step of some elements, by torch's own functions.
 
 Every rule works on elements only, so that a tensor can be cut anywhere. torch's fused kernels make one pass where its
-plain ones make up to eight, but they round differently, and not alike at the end of a row and within it. An `exact` rule
-takes the plain ones: the very bits of `torch.optim` as it comes, wherever it is cut.
+plain ones make up to eight, but they round differently, and not alike within a row and at its end. An `exact` rule
+takes the plain ones: the very bits of `torch.optim` as it comes, wherever a tensor is cut.
 """
 
 from __future__ import annotations

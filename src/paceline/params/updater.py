@@ -16,10 +16,11 @@ from torch import Tensor
 from paceline.params.norms import Norms, local_rate, square
 from paceline.params.optimizer import Group, Optimizer, OptimizerError, Settings, nearest, number
 from paceline.params.own import Own
+from paceline.params.rows import PIECE
 from paceline.params.rules import Rule, rule
 from paceline.params.space import ParameterError, Space
 
-ONE_PASS, MANY_PASSES = 2**20, 2**17  # bytes of a piece for kernels that make one pass over it, or many
+MANY_PASSES = 2**17  # bytes of a piece for kernels that make many passes over it
 DTYPES = (torch.float32, torch.float64)
 
 
@@ -65,7 +66,7 @@ class Updater:
         self.linear = all(rule.linear for rule in rules)
         self._whole = optimizer.own or optimizer.name == "lars"
         one_pass = all(rule.linear or rule.fused for rule in rules)
-        self.piece = self.size if self._whole else (ONE_PASS if one_pass else MANY_PASSES) // dtype.itemsize
+        self.piece = self.size if self._whole else (PIECE if one_pass else MANY_PASSES) // dtype.itemsize
         self._state: dict[str, Tensor] = {}
         for segment in self._segments:
             for name in segment.rule.state:
@@ -88,6 +89,7 @@ class Updater:
         `pieces` are (offset in the slice, gradient from there), in order and without gaps. `progress` is what the
         schedule follows; `rate` multiplies the learning rate. LARS needs the norms of the tensors that are cut.
         """
+        self._check_norms(norms)
         schedule = self.optimizer.schedule
         factor = rate * schedule.factor(progress) if schedule else rate
         self.steps += 1
@@ -171,19 +173,23 @@ class Updater:
             lr = number(segment.settings, "lr") * factor * local
             segment.rule.step(values[part], gradient[part], state, lr, self.steps)
 
+    def _check_norms(self, norms: Norms | None) -> None:
+        for name in self.cut:
+            if norms is None or name not in norms.squares:
+                raise OptimizerError(
+                    f"lars needs the norm of {name!r}, which is cut: add the partial norms of all its servers and hand "
+                    "them in, as the update rule `round` does, or slice so that no tensor is cut"
+                )
+
     def _local_rate(self, segment: Segment, values: Tensor, gradient: Tensor, norms: Norms | None) -> float:
         if segment.name is None or not segment.settings["adapt"]:
             return 1.0
         if segment.name not in self.cut:
             part = slice(segment.start, segment.stop)
             squares = square(values[part]), square(gradient[part])
-        elif norms is not None and segment.name in norms.squares:
-            squares = norms.squares[segment.name]
         else:
-            raise OptimizerError(
-                f"lars needs the norms of {segment.name!r}, which is cut: add the partial norms of all its servers and "
-                "hand them in, or slice so that no tensor is cut"
-            )
+            assert norms is not None
+            squares = norms.squares[segment.name]
         trust, weight_decay, eps = (number(segment.settings, name) for name in ("trust", "weight_decay", "eps"))
         return local_rate(squares, trust=trust, weight_decay=weight_decay, eps=eps)
 

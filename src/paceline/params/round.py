@@ -1,0 +1,129 @@
+"""The gradients of one iteration on their way to one sum.
+
+They are summed where they lie. If the sum is not finite, the gradient that is to blame is found and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from paceline.params.rows import Row, Rows, Scale, is_finite
+
+
+class Round:
+    """The gradients of one iteration: those only remembered, and the sum of the others.
+
+    Where `ordered`, they are summed in order of worker number, whatever the order they came in.
+    """
+
+    def __init__(self, rows: Rows, *, ordered: bool) -> None:
+        self.pending: dict[int, Row] = {}
+        self.sum: Row | None = None
+        self.summed = 0  # gradients in the sum
+        self.refused: list[int] = []  # workers whose gradient is not finite
+        self.overflowed = False  # each was finite, but not their sum
+        self._rows, self._ordered = rows, ordered
+        self._seen: set[int] = set()
+        self._next = 0  # in order, the first worker whose gradient has not come
+        self._borrowed = False  # the sum is in a working copy
+        self._averaged = False
+
+    def remember(self, worker: int, gradient: Row) -> bool:
+        """Take a gradient that stays where it is for now. False if it is too late, or this worker's is here already."""
+        if self._averaged or worker in self._seen:
+            return False
+        self._seen.add(worker)
+        self.pending[worker] = gradient
+        return True
+
+    def ready(self) -> list[int]:
+        """Whose gradients can be summed now: in order, those up to the first worker whose has not come."""
+        if not self._ordered:
+            return list(self.pending)
+        while self._next in self._seen:
+            self._next += 1
+        return sorted(worker for worker in self.pending if worker < self._next)
+
+    def settle(self, worker: int) -> bool:
+        """Sum this worker's gradient if there is one, and what must come before it. False if that is not there yet."""
+        if worker not in self.pending:
+            return True
+        ready = self.ready()
+        if worker in ready:
+            self.fold([other for other in ready if other <= worker] if self._ordered else [worker])
+        return worker not in self.pending
+
+    def keep(self, worker: int) -> None:
+        """Copy a gradient that cannot be summed yet and whose memory may vanish."""
+        self.pending[worker] = self.pending[worker].copy()
+
+    def fold(self, workers: Iterable[int]) -> None:
+        """Add these workers' gradients to the sum. Their memory is not needed after that."""
+        gradients = {worker: self.pending.pop(worker) for worker in workers}
+        with np.errstate(all="ignore"):
+            if self.summed:
+                self._add(gradients)
+            else:
+                self._begin(gradients)
+
+    def finish(self) -> None:
+        """Add all that is left. A gradient that is alone is not copied: it serves as the sum where it lies."""
+        if not self.summed and len(self.pending) == 1:
+            ((worker, gradient),) = self.pending.items()
+            if self._rows.first_bad(gradient) is None:
+                self.sum, self.summed = gradient, 1
+            else:
+                self.refused.append(worker)
+            self.pending.clear()
+        elif self.pending:
+            self.fold(sorted(self.pending) if self._ordered else list(self.pending))
+
+    def average(self) -> None:
+        """Make the sum the mean. Nothing can be added after that."""
+        if self.sum is not None and self.scale:
+            for piece in self._rows.pieces:
+                self.scale(self.sum[piece], self.sum[piece])
+        self._averaged = True
+
+    @property
+    def scale(self) -> Scale | None:
+        """What makes the sum the mean, if that has to be done yet."""
+        return None if self._averaged or self.summed == 1 else Scale.of_mean(self.summed, exact=self._ordered)
+
+    def release(self) -> None:
+        """Give the working copy back."""
+        if self._borrowed and self.sum is not None:
+            self._rows.give_back(self.sum)
+        self.sum, self._borrowed = None, False
+
+    def _begin(self, gradients: dict[int, Row]) -> None:
+        """Sum from nothing; as often as a gradient turns out not to be finite, again without it."""
+        while gradients and not self.overflowed:
+            if self.sum is None:
+                self.sum, self._borrowed = self._rows.take(), True
+            bad = self._rows.sum(list(gradients.values()), self.sum)
+            if bad is None:
+                self.summed = len(gradients)
+                return
+            blamed = [worker for worker, gradient in gradients.items() if not is_finite(gradient[bad])]
+            for worker in blamed:
+                del gradients[worker]
+            self.refused += blamed
+            self.overflowed = not blamed
+        self.release()
+
+    def _add(self, gradients: dict[int, Row]) -> None:
+        """Add to what is there. It cannot be taken out again, so each gradient is looked at before."""
+        assert self.sum is not None
+        good = []
+        for worker, gradient in gradients.items():
+            if self._rows.first_bad(gradient) is None:
+                good.append(gradient)
+            else:
+                self.refused.append(worker)
+        if not good or self.overflowed:
+            return
+        self.summed += len(good)
+        self.overflowed = self._rows.sum([self.sum, *good], self.sum) is not None

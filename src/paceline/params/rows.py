@@ -1,0 +1,92 @@
+"""Long rows of numbers, worked on in pieces that stay in the cache: added, scaled, and looked at for NaN and Inf.
+
+numpy and torch round additions and divisions alike. An addition costs numpy less, so it adds as long as torch has one
+thread; with more, torch's threads share the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Row = NDArray[np.floating]
+PIECE = 2**20  # bytes: larger falls out of the cache, smaller does not give the memory time to stream
+
+
+def cut(size: int, piece: int) -> list[slice]:
+    """A row of this size in pieces."""
+    return [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
+
+
+class Rows:
+    """How rows of this length are cut, and working copies of that length, which are used again and again."""
+
+    def __init__(self, size: int, dtype: np.dtype[np.floating]) -> None:
+        self.size, self.dtype = size, dtype
+        self.pieces = cut(size, PIECE // dtype.itemsize)
+        self.made = 0
+        self._free: list[Row] = []
+
+    def take(self) -> Row:
+        """A working copy, with anything in it."""
+        if self._free:
+            return self._free.pop()
+        self.made += 1
+        return np.zeros(self.size, self.dtype)
+
+    def give_back(self, row: Row) -> None:
+        self._free.append(row)
+
+    def sum(self, rows: Sequence[Row], out: Row) -> slice | None:
+        """Sum the rows, in their order; the first may be `out`. Stops at a piece that is not finite and returns it."""
+        add = np.add if torch.get_num_threads() == 1 else _threaded_add
+        first, *others = rows
+        for piece in self.pieces:
+            part = out[piece]
+            sum_so_far = first[piece]
+            for row in others:
+                add(sum_so_far, row[piece], part)
+                sum_so_far = part
+            if not others:
+                np.copyto(part, sum_so_far)
+            if not is_finite(part):
+                return piece
+        return None
+
+    def first_bad(self, row: Row) -> slice | None:
+        """The first piece that is not finite."""
+        for piece in self.pieces:
+            if not is_finite(row[piece]):
+                return piece
+        return None
+
+
+def is_finite(row: Row) -> bool:
+    """Whether all numbers are. Their sum says so at once; only if it has overflowed is each looked at."""
+    return isfinite(torch.from_numpy(row).sum()) or bool(np.isfinite(row).all())
+
+
+class Scale(NamedTuple):
+    """A multiplication or a division, to be done with rows."""
+
+    operation: np.ufunc
+    number: float
+
+    @staticmethod
+    def of_mean(gradients: int, *, exact: bool) -> Scale:
+        """Multiplying is faster than dividing, and gives the same for powers of two; else `exact` must divide."""
+        if exact and gradients & (gradients - 1):
+            return Scale(np.divide, gradients)
+        return Scale(np.multiply, 1 / gradients)
+
+    def __call__(self, row: Row, out: Row) -> None:
+        self.operation(row, self.number, out)
+
+
+def _threaded_add(left: Row, right: Row, out: Row) -> None:
+    torch.add(torch.from_numpy(left), torch.from_numpy(right), out=torch.from_numpy(out))

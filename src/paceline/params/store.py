@@ -1,0 +1,242 @@
+"""The values of one shard, and how gradients reach them: the update rules `immediate` and `round`.
+
+`immediate` applies a gradient on arrival. `round` remembers the gradients of an iteration, sums them and applies their
+mean once, when the round closes. Gradients with NaN or Inf are refused before any value changes.
+
+The values live in one of two buffers. Readers borrow the live one; while they do, an update goes to the other, which is
+live from then on. So a reader never sees a mix of two versions, and nothing waits unless both buffers are lent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import torch
+from msgspec import Struct
+from torch import Tensor
+
+from paceline.params.norms import Norms
+from paceline.params.optimizer import Optimizer
+from paceline.params.round import Round
+from paceline.params.rows import Row, Rows, Scale, cut
+from paceline.params.space import ParameterError, Space
+from paceline.params.updater import Updater
+
+
+class StoreError(RuntimeError):
+    """Something was asked of a store that it cannot do in its present state."""
+
+
+class OrderError(StoreError):
+    """A gradient cannot be summed yet, because that of a worker before it is missing."""
+
+
+class Closed(Struct, frozen=True, gc=False):
+    """What became of a round: how many gradients were applied, and whose were refused because they are not finite.
+
+    `overflowed` says that each gradient was finite but their sum was not; then nothing was applied.
+    """
+
+    gradients: int
+    refused: tuple[int, ...] = ()
+    overflowed: bool = False
+
+
+class Store:
+    """The elements from `start` up to `stop`, not included, in one of two buffers.
+
+    `deterministic` gives, for the update rule `round`, bit for bit what one process gets that adds the gradients in
+    order of worker number, divides by their number and steps. It is for models whose workers wait until their round has
+    closed (`bsp`, `drop`, `psp`); a worker that runs ahead needs its memory again before those ahead of it in the order
+    have come, and gets an `OrderError`.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        space: Space,
+        start: int,
+        stop: int,
+        buffers: tuple[Tensor, Tensor],
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        self.updater = Updater(optimizer, space, start, stop, buffers[0].dtype, deterministic=deterministic)
+        self.size = stop - start
+        for buffer in buffers:
+            self._check(buffer)
+        self._buffers = buffers
+        self._arrays = tuple(buffer.numpy() for buffer in buffers)
+        self._readers = [0, 0]
+        self._live = 0
+        self._deterministic = deterministic
+        self._rows = Rows(self.size, self._arrays[0].dtype)
+        self._pieces = cut(self.size, self.updater.piece)
+        self._scratch: Row | None = None
+        self._rounds: dict[int, Round] = {}
+
+    @property
+    def values(self) -> Tensor:
+        """The live buffer."""
+        return self._buffers[self._live]
+
+    def set(self, values: Tensor) -> None:
+        """Replace all values."""
+        self._check(values)
+        target = self._writable()
+        self._buffers[target].copy_(values)
+        self._live = target
+
+    # Readers
+
+    def lend(self) -> int:
+        """A reader starts on the live buffer; no update writes there until it is given back. Returns which it is."""
+        self._readers[self._live] += 1
+        return self._live
+
+    def give_back(self, buffer: int) -> None:
+        """A reader is done with a buffer."""
+        if buffer not in (0, 1) or not self._readers[buffer]:
+            raise StoreError(f"buffer {buffer} is not lent")
+        self._readers[buffer] -= 1
+
+    @property
+    def can_update(self) -> bool:
+        """Whether there is a buffer that nobody reads. If not, wait until one is given back."""
+        return not (self._readers[0] and self._readers[1])
+
+    # The update rule `immediate`
+
+    def apply(self, gradient: Tensor, *, share: float, progress: int) -> bool:
+        """Step with a gradient, times `share`. False, and nothing has changed, if it is not finite."""
+        if not 0 < share <= 1:
+            raise ParameterError(f"a share is above 0 and at most 1, not {share}")
+        row = self._row(gradient)
+        target = self._writable()
+        if self._rows.first_bad(row) is not None:
+            return False
+        if self._scratch is None:
+            self._scratch = np.zeros(min(self.size, self.updater.piece), row.dtype)
+        scale = Scale(np.multiply, share) if share < 1 else None
+        self._update(target, row, scale, scratch=self._scratch, progress=progress)
+        return True
+
+    # The update rule `round`
+
+    def gather(self, round: int, worker: int, gradient: Tensor) -> None:  # noqa: A002
+        """Remember a gradient as part of a round. It is not copied: its memory must stay until it is summed."""
+        row = self._row(gradient)
+        gathered = self._rounds.get(round)
+        if gathered is None:
+            gathered = self._rounds[round] = Round(self._rows, ordered=self._deterministic)
+        if not gathered.remember(worker, row):
+            raise StoreError(f"round {round} has a gradient of worker {worker} already, or is closing")
+
+    def absorb(self, worker: int | None = None) -> None:
+        """Sum what is only remembered: of this worker, because its memory is needed again, or of all that can be."""
+        for number, gathered in self._rounds.items():
+            if worker is None:
+                gathered.fold(gathered.ready())
+            elif not gathered.settle(worker):
+                raise OrderError(
+                    f"the gradient of worker {worker} in round {number} cannot be summed yet: a deterministic store "
+                    "sums in order of worker number, and those before it have not all come"
+                )
+
+    def discard(self, worker: int) -> None:
+        """The worker is gone and its memory with it: sum its gradients, or copy them if it is not their turn."""
+        for gathered in self._rounds.values():
+            if not gathered.settle(worker):
+                gathered.keep(worker)
+
+    def partial_norms(self, round: int) -> Norms:  # noqa: A002
+        """For LARS: this shard's part of the norms of tensors that are cut. Then close the round with their totals."""
+        gathered = self._rounds.get(round)
+        if gathered is None:
+            return Norms()
+        gathered.finish()
+        gathered.average()
+        if gathered.sum is None:
+            return Norms()
+        return self.updater.partial_norms(self.values, torch.from_numpy(gathered.sum))
+
+    def close(
+        self,
+        round: int,  # noqa: A002
+        *,
+        progress: int,
+        scaling: Literal["mean", "linear"] = "mean",
+        norms: Norms | None = None,
+    ) -> Closed:
+        """Sum what is left of a round and step once with the mean; `linear` multiplies the rate with their number."""
+        if round not in self._rounds:
+            return Closed(0)
+        target = self._writable()
+        gathered = self._rounds[round]
+        gathered.finish()
+        if gathered.sum is not None and not gathered.overflowed:
+            rate = gathered.summed if scaling == "linear" else 1.0
+            self._update(target, gathered.sum, gathered.scale, progress=progress, rate=rate, norms=norms)
+        gathered.release()
+        del self._rounds[round]
+        applied = 0 if gathered.overflowed else gathered.summed
+        return Closed(applied, tuple(sorted(gathered.refused)), gathered.overflowed)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory this takes beside the two buffers: optimizer state and working copies."""
+        working = self._rows.made * self.size * self._rows.dtype.itemsize
+        return self.updater.nbytes + working + (0 if self._scratch is None else self._scratch.nbytes)
+
+    def _update(
+        self,
+        target: int,
+        gradient: Row,
+        scale: Scale | None,
+        *,
+        scratch: Row | None = None,
+        progress: int,
+        rate: float = 1.0,
+        norms: Norms | None = None,
+    ) -> None:
+        if scale and self.updater.linear and not self._deterministic:
+            rate *= scale.number
+            scale = None
+        pieces = self._prepare(target, gradient, scale, scratch)
+        self.updater.step(self._buffers[target], pieces, progress=progress, rate=rate, norms=norms)
+        self._live = target
+
+    def _prepare(
+        self, target: int, gradient: Row, scale: Scale | None, scratch: Row | None
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The gradient's pieces, scaled in place or in `scratch`, each after its values are where they are stepped."""
+        for piece in self._pieces:
+            if target != self._live:
+                np.copyto(self._arrays[target][piece], self._arrays[self._live][piece])
+            part = gradient[piece]
+            if scale:
+                out = part if scratch is None else scratch[: part.size]
+                scale(part, out)
+                part = out
+            yield piece.start, torch.from_numpy(part)
+
+    def _writable(self) -> int:
+        """The buffer to update: the live one unless it is lent."""
+        if not self._readers[self._live]:
+            return self._live
+        if not self._readers[1 - self._live]:
+            return 1 - self._live
+        raise StoreError("both buffers are lent; wait until one is given back (can_update)")
+
+    def _row(self, gradient: Tensor) -> Row:
+        self._check(gradient)
+        row: Row = gradient.numpy()
+        return row
+
+    def _check(self, row: Tensor) -> None:
+        if row.shape != (self.size,) or row.dtype != self.updater.dtype:
+            raise ParameterError(
+                f"a row of {tuple(row.shape)} {row.dtype} does not fit: the shard has {self.size} {self.updater.dtype}"
+            )
