@@ -1,0 +1,174 @@
+"""The loop of a node: one thread waits for all its channels, listeners and timers, and calls whom it concerns.
+
+Nothing in it blocks but the wait itself, which ends with the next timer or deadline at the latest. Everything is called
+in the thread that runs the loop; only `wake` may be called from elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from paceline.wire.channel import LINGER, Channel, OnClosed, OnMessage
+from paceline.wire.errors import Timeout
+
+if TYPE_CHECKING:
+    from paceline.wire.listener import Listener, OnConnected
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+LONGEST = 3600.0  # seconds of one wait
+
+
+class Timer:
+    """Something to be called at a time, unless it is cancelled."""
+
+    __slots__ = ("at", "call", "number")
+
+    def __init__(self, at: float, number: int, call: Callable[[], None]) -> None:
+        self.at = at
+        self.number = number
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.at, self.number) < (other.at, other.number)
+
+
+class Loop:
+    """`counters` says how many connections were refused or lost, by cause."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.counters: Counter[str] = Counter()
+        self.channels: set[Channel] = set()
+        self.listeners: list[Listener] = []
+        self._soon: deque[Callable[[], None]] = deque()
+        self._timers: list[Timer] = []
+        self._made = 0  # timers so far
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+        self._selector.register(self._bell, READ, self._woken)
+
+    def __enter__(self) -> Loop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What nodes call.
+
+    def add(self, channel: Channel, on_message: OnMessage, on_closed: OnClosed) -> None:
+        """Take a channel in. A WireError that `on_message` raises ends that channel, and only that."""
+        channel.attach(self, on_message, on_closed)
+        if not channel.closed:
+            self.channels.add(channel)
+
+    def remove(self, channel: Channel) -> None:
+        """Let go of a channel that lives on."""
+        channel.detach()
+        self.channels.discard(channel)
+
+    def listen(self, listener: Listener, on_connected: OnConnected) -> None:
+        """Accept connections. Those whose handshake is done are handed to `on_connected`, which adds them."""
+        self.listeners.append(listener)
+        listener.start(self, on_connected)
+
+    def call_at(self, at: float, call: Callable[[], None]) -> Timer:
+        self._made += 1
+        timer = Timer(at, self._made, call)
+        heappush(self._timers, timer)
+        return timer
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """At the end of this turn, or with the next."""
+        self._soon.append(call)
+
+    def wake(self) -> None:
+        """End the wait of the loop, from any thread."""
+        with contextlib.suppress(OSError):
+            self._rope.send(b"!")
+
+    def run_once(self, timeout: float | None = None) -> None:
+        """Wait for something to happen, no longer than `timeout`, and handle all that did."""
+        for key, events in self._selector.select(self._patience(timeout)):
+            key.data(events)
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
+        if self._timers:
+            self._ring()
+
+    def run(self, until: Callable[[], bool], deadline: float | None = None, waiting_for: str = "an event") -> None:
+        """Go on until the condition holds. Raises Timeout once the loop's clock has reached the deadline."""
+        while not until():
+            left = None if deadline is None else deadline - self.clock()
+            if left is not None and left <= 0:
+                raise Timeout("loop", f"{waiting_for} did not come in time")
+            self.run_once(left)
+
+    def close(self) -> None:
+        """End all channels and listeners. What they still have to say may take LINGER seconds."""
+        for listener in self.listeners:
+            listener.close()
+        self.listeners.clear()
+        for channel in list(self.channels):
+            channel.close("the node has ended")
+        deadline = self.clock() + LINGER
+        while self.channels and self.clock() < deadline:
+            self.run_once(deadline - self.clock())
+        for channel in list(self.channels):
+            channel.abort()
+        while self._soon:
+            self._soon.popleft()()
+        self._selector.close()
+        self._bell.close()
+        self._rope.close()
+
+    # What channels and listeners call.
+
+    def watch(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
+        self._selector.register(fd, events, handler)
+
+    def rewatch(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
+        self._selector.modify(fd, events, handler)
+
+    def unwatch(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def forget(self, channel: Channel) -> None:
+        self.channels.discard(channel)
+
+    def _patience(self, timeout: float | None) -> float:
+        if self._soon:
+            return 0.0
+        timeout = LONGEST if timeout is None or timeout > LONGEST else timeout
+        timers = self._timers
+        while timers and timers[0].call is None:
+            heappop(timers)
+        return min(timeout, timers[0].at - self.clock()) if timers else timeout
+
+    def _ring(self) -> None:
+        timers, now = self._timers, self.clock()
+        while timers and timers[0].at <= now:
+            call = heappop(timers).call
+            if call is not None:
+                call()
+        if len(timers) > 64 and sum(timer.call is None for timer in timers) > len(timers) // 2:
+            self._timers = [timer for timer in timers if timer.call is not None]
+            heapify(self._timers)
+
+    def _woken(self, events: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while len(self._bell.recv(4096)) == 4096:
+                pass

@@ -1,0 +1,182 @@
+"""The channel between two processes of one host: a Unix socket, and large payloads by reference into shared memory.
+
+`share` hands a segment's descriptor over once. From then on a large payload that lies in it is sent as its place, and
+the receiver reads it there; `release` goes back as a frame of its own. What is not in a segment, or small, goes through
+the socket. A peer can name only segments that it handed over itself, and only places within them.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from paceline.wire.channel import Incoming, Limits, Wire
+from paceline.wire.errors import FrameError, SegmentError
+from paceline.wire.frames import (
+    REFERENCE,
+    REFERENCE_HEAD,
+    RELEASE,
+    SEGMENT,
+    SMALL,
+    Frame,
+    Table,
+    prelude,
+)
+from paceline.wire.outbox import Done
+from paceline.wire.segment import Segment
+from paceline.wire.stream import StreamChannel
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
+DESCRIPTOR = array.array("i").itemsize
+ANCILLARY = socket.CMSG_SPACE(2 * DESCRIPTOR)  # for one more than may come at once, to see that it did
+SOCKET_BUFFER = 4 * 1024 * 1024
+
+
+class SharedMemoryChannel(StreamChannel):
+    """Over a connected Unix stream socket."""
+
+    wire: Wire = "shared-memory"
+
+    def __init__(self, sock: socket.socket, peer: str, limits: Limits) -> None:
+        super().__init__(sock, peer, limits)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+        self._mine: list[tuple[int, int]] = []  # the addresses of the segments that we shared
+        self._shared: dict[Segment, int] = {}
+        self._theirs: list[Segment] = []
+        self._their_bytes = 0
+        self._descriptors: list[int] = []  # received, and not claimed by a frame yet
+        self._lent: dict[int, Done | None] = {}
+        self._lending = 0  # the number of the last reference
+
+    def share(self, segment: Segment) -> None:
+        self._check(b"", 0)
+        if segment in self._shared:
+            return
+        start = _address(segment.view)
+        self._shared[segment] = len(self._mine)
+        self._mine.append((start, start + segment.size))
+        self._outbox.put(memoryview(prelude(SEGMENT, 0, segment.size)), 0, None, os.dup(segment.fd))
+        self._flush()
+        self._watch()
+
+    def send(self, header: bytes, payload: Buffer | None = None, done: Done | None = None) -> None:
+        if payload is not None and self._mine:
+            data = memoryview(payload).cast("B")
+            if data.nbytes > SMALL:
+                address = _address(data)
+                for segment, (start, stop) in enumerate(self._mine):
+                    if start <= address and address + data.nbytes <= stop:
+                        self._lend(header, data.nbytes, segment, address - start, done)
+                        return
+        super().send(header, payload, done)
+
+    def _lend(self, header: bytes, size: int, segment: int, offset: int, done: Done | None) -> None:
+        self._check(header, size)
+        self._lending = (self._lending + 1) & 0xFFFFFFFF
+        self._lent[self._lending] = done
+        head = REFERENCE_HEAD.pack(segment, self._lending, offset)
+        self._write(prelude(REFERENCE, len(head) + len(header), size) + head + header, None, None)
+
+    def _table(self) -> Table:
+        limits = self.limits
+        return super()._table() | {
+            REFERENCE: (REFERENCE_HEAD.size + limits.header, limits.payload),
+            RELEASE: (0, 0xFFFFFFFF),
+            SEGMENT: (0, limits.shared),
+        }
+
+    # Descriptors.
+
+    def _hand_over_batch(self, buffers: list[memoryview], descriptor: int | None) -> int:
+        if descriptor is None:
+            return self._sock.sendmsg(buffers)
+        return socket.send_fds(self._sock, buffers, [descriptor])
+
+    def _receive(self, room: memoryview) -> int:
+        if self._reader.midway:
+            return self._sock.recv_into(room)
+        count, ancillary, flags, _ = self._sock.recvmsg_into((room,), ANCILLARY)
+        if ancillary:
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    self._descriptors += array.array("i", data[: len(data) - len(data) % DESCRIPTOR])
+            if flags & socket.MSG_CTRUNC or len(self._descriptors) > 2:
+                raise SegmentError(self.peer, "more descriptors came than segments were announced")
+        return count
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        if len(self._descriptors) > 1:
+            self.fail(SegmentError(self.peer, "more descriptors came than segments were announced"))
+
+    # References.
+
+    def _control(self, frame: Frame) -> None:
+        if frame.kind == REFERENCE:
+            self._referenced(frame)
+        elif frame.kind == RELEASE:
+            self._released(frame.size)
+        elif frame.kind == SEGMENT:
+            self._offered(frame.size)
+        else:
+            super()._control(frame)
+
+    def _referenced(self, frame: Frame) -> None:
+        if len(frame.header) < REFERENCE_HEAD.size:
+            raise FrameError(self.peer, f"a reference has {len(frame.header)} bytes; {REFERENCE_HEAD.size} at least")
+        segment, number, offset = REFERENCE_HEAD.unpack_from(frame.header)
+        if segment >= len(self._theirs):
+            raise FrameError(self.peer, f"a payload in segment {segment}; it shared {len(self._theirs)}")
+        there = self._theirs[segment]
+        if offset + frame.size > there.size:
+            raise FrameError(
+                self.peer, f"a payload of {frame.size} bytes at {offset}, in a segment of {there.size} bytes"
+            )
+        payload = there.view[offset : offset + frame.size]
+        release = partial(self._release, number)
+        self._on_message(self, Incoming(frame.header[REFERENCE_HEAD.size :], payload, release))
+
+    def _release(self, number: int) -> None:
+        if self._state == "open":
+            self._write(prelude(RELEASE, 0, number), None, None)
+
+    def _released(self, number: int) -> None:
+        if number not in self._lent:
+            raise FrameError(self.peer, f"reference {number} was released, which is not out")
+        done = self._lent.pop(number)
+        if done is not None:
+            self._tell([done])
+
+    def _offered(self, size: int) -> None:
+        if not self._descriptors:
+            raise SegmentError(self.peer, "a segment was announced without its descriptor")
+        if len(self._theirs) >= self.limits.segments or self._their_bytes + size > self.limits.shared:
+            raise SegmentError(
+                self.peer,
+                f"a segment of {size} bytes beyond {len(self._theirs)} of {self._their_bytes} bytes;"
+                f" at most {self.limits.segments} of {self.limits.shared} bytes may be",
+            )
+        self._theirs.append(Segment.attached(self._descriptors.pop(0), size, self.peer))
+        self._their_bytes += size
+
+    def _free(self) -> list[Done]:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+        self._theirs.clear()
+        self._mine.clear()
+        self._shared.clear()
+        finished = super()._free() + [done for done in self._lent.values() if done is not None]
+        self._lent.clear()
+        return finished
+
+
+def _address(data: memoryview) -> int:
+    return int(np.frombuffer(data, np.uint8).ctypes.data)

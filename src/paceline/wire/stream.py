@@ -1,0 +1,266 @@
+"""The channel over a stream socket, as it is for TCP; shared memory and TLS change how bytes are handed over.
+
+The way of a small message: one `recv` brings prelude, header and payload; one `send` takes them. Nothing is registered
+or changed with the selector unless the kernel's buffer is full. A large payload is written from where it lies and
+received where the sink says, in pieces, and a turn of the loop ends after TURN bytes so that others get theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+from paceline.wire.channel import Channel, Incoming, Limits, Wire
+from paceline.wire.errors import ChannelClosed, FrameError, SlowReader, WireError
+from paceline.wire.frames import (
+    BARE,
+    GOODBYE,
+    HANDSHAKE,
+    INLINE,
+    MAX_GOODBYE,
+    MAX_HANDSHAKE,
+    SMALL,
+    Frame,
+    Reader,
+    Table,
+    prelude,
+)
+from paceline.wire.loop import READ, WRITE
+from paceline.wire.outbox import Done, Outbox
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
+JOINED = 16 * 1024  # payloads up to this size are cheaper to copy behind their header than to gather
+TURN = 4 * 1024 * 1024  # bytes that one channel may take in before others have their turn
+
+
+class StreamChannel(Channel):
+    """Takes a connected socket over."""
+
+    wire: Wire = "tcp"
+
+    def __init__(self, sock: socket.socket, peer: str, limits: Limits) -> None:
+        super().__init__(peer, limits)
+        sock.setblocking(False)
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._reader = Reader({HANDSHAKE: (MAX_HANDSHAKE, 0)})
+        self._reader.sink = self._place
+        self._outbox = Outbox()
+        self._watched = 0
+        self._blocked_on_write = False  # reading cannot go on before something is written: TLS only
+        self._ended = False  # nobody reads what we write any more
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._outbox.queued
+
+    def send(self, header: bytes, payload: Buffer | None = None, done: Done | None = None) -> None:
+        if payload is None:
+            self._check(header, 0)
+            self._write(prelude(BARE, len(header), 0) + header, None, done)
+            return
+        data = memoryview(payload).cast("B")
+        size = data.nbytes
+        self._check(header, size)
+        frame = prelude(INLINE, len(header), size) + header
+        if size <= JOINED:
+            self._write(frame + data, None, done)
+        else:
+            self._write(frame, data, done)
+
+    def open(self) -> None:
+        super().open()
+        self._reader.table = self._table()
+
+    def _table(self) -> Table:
+        """What may come once the handshake is done."""
+        limits = self.limits
+        return {BARE: (limits.header, 0), INLINE: (limits.header, limits.payload), GOODBYE: (MAX_GOODBYE, 0)}
+
+    def _place(self, header: bytes, size: int) -> memoryview | None:
+        return self.sink(header, size)
+
+    # Out.
+
+    def _say(self, kind: int, header: bytes) -> None:
+        self._write(prelude(kind, len(header), 0) + header, None, None)
+
+    def _write(self, frame: bytes, payload: memoryview | None, done: Done | None) -> None:
+        """Hand over what the kernel takes, and queue the rest."""
+        sent = 0
+        if not self._outbox and not self._ended:
+            try:
+                sent = self._hand_over(frame, payload)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self._broken(error)
+        if self._ended:
+            sent = len(frame) + (payload.nbytes if payload is not None else 0)
+        self._queue(frame, payload, done, sent)
+
+    def _queue(self, frame: bytes, payload: memoryview | None, done: Done | None, sent: int) -> None:
+        rest = len(frame) - sent
+        if rest > 0:
+            self._outbox.put(memoryview(frame)[sent:], rest, done if payload is None else None)
+            sent = 0
+        else:
+            sent = -rest
+        if payload is not None and sent < payload.nbytes:
+            held = payload.nbytes if payload.nbytes <= SMALL else 0
+            self._outbox.put(payload[sent:], held, done)
+        elif done is not None and (payload is not None or rest <= 0):
+            self._tell([done])
+        if self._outbox:
+            self._full()
+
+    def _full(self) -> None:
+        if self._outbox.held > self.limits.queued and self._state != "closing":
+            self.fail(SlowReader(self.peer, f"{self._outbox.held} bytes wait for it; at most {self.limits.queued} may"))
+        else:
+            self._watch()
+
+    def _hand_over(self, frame: bytes, payload: memoryview | None) -> int:
+        return self._sock.send(frame) if payload is None else self._sock.sendmsg((frame, payload))
+
+    def _hand_over_batch(self, buffers: list[memoryview], descriptor: int | None) -> int:
+        return self._sock.sendmsg(buffers)
+
+    def _flush(self) -> None:
+        outbox = self._outbox
+        try:
+            if outbox:
+                self._tell(outbox.sent(self._hand_over_batch(*outbox.batch())))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._broken(error)
+        if not outbox:
+            self._watch()
+            if self._state == "closing":
+                self._hang_up()
+
+    def _broken(self, error: OSError) -> None:
+        """Nobody reads us any more. What the peer said before that is still to be read, and may tell why."""
+        self._ended = True
+        self._tell(self._outbox.drop())
+        if not isinstance(error, ConnectionError):
+            self._lost(error)
+        elif self._paused:
+            self.resume()
+
+    def _hang_up(self) -> None:
+        if not self._outbox:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_WR)
+
+    # In.
+
+    def _handle(self, events: int) -> None:
+        if events & WRITE:
+            self._flush()
+        if (events & READ or self._blocked_on_write) and self._fd >= 0:
+            self._read()
+
+    def _read(self) -> None:
+        if self._state == "closing":
+            self._discard()
+            return
+        turn = TURN
+        reader = self._reader
+        while turn > 0 and self._fd >= 0:
+            try:
+                count = self._receive(reader.room())
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._lost(error)
+                return
+            except WireError as error:
+                self.fail(error)
+                return
+            if count == 0:
+                why = "it closed the connection without a word" if reader.empty else "it left within a frame"
+                self.fail(ChannelClosed(self.peer, why))
+                return
+            reader.took(count)
+            self._go_on()
+            turn -= count
+            if not self._more():
+                return
+
+    def _receive(self, room: memoryview) -> int:
+        return self._sock.recv_into(room)
+
+    def _more(self) -> bool:
+        """It is worth reading on in this turn."""
+        return self._reader.midway
+
+    def _go_on(self) -> None:
+        reader = self._reader
+        while self._loop is not None and not self._paused and self._state in ("greeting", "open"):
+            try:
+                frame = reader.next()
+                if frame is None:
+                    if reader.blocked:
+                        self.pause()
+                    return
+                if frame.kind <= INLINE:
+                    self._on_message(self, Incoming(frame.header, frame.payload))
+                else:
+                    self._control(frame)
+            except WireError as error:
+                self.fail(error)
+
+    def _control(self, frame: Frame) -> None:
+        if frame.kind == HANDSHAKE:
+            self._on_message(self, Incoming(frame.header))
+        elif frame.kind == GOODBYE:
+            why = frame.header.decode(errors="replace")
+            raise ChannelClosed(self.peer, f"it closed the channel: {why}" if why else "it closed the channel")
+        else:
+            raise FrameError(self.peer, f"a frame of kind {frame.kind} may not come here")
+
+    def _discard(self) -> None:
+        """Nobody wants it any more, but it must not keep our goodbye from getting through."""
+        try:
+            if not self._sock.recv(SMALL):
+                self._end()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._end()
+
+    def _lost(self, error: OSError) -> None:
+        self.fail(ChannelClosed(self.peer, f"the connection broke: {error.strerror or error}"))
+
+    # The selector.
+
+    def _watch(self) -> None:
+        if self._loop is None or self._fd < 0:
+            return
+        wanted = 0 if self._paused and self._state != "closing" else READ
+        if self._outbox or self._blocked_on_write:
+            wanted |= WRITE
+        if wanted == self._watched:
+            return
+        if not self._watched:
+            self._loop.watch(self._fd, wanted, self._handle)
+        elif not wanted:
+            self._loop.unwatch(self._fd)
+        else:
+            self._loop.rewatch(self._fd, wanted, self._handle)
+        self._watched = wanted
+
+    def _unwatch(self) -> None:
+        if self._watched and self._loop is not None:
+            self._loop.unwatch(self._fd)
+        self._watched = 0
+
+    def _free(self) -> list[Done]:
+        self._fd = -1
+        self._sock.close()
+        return self._outbox.drop()

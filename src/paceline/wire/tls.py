@@ -1,0 +1,94 @@
+"""TLS for TCP channels, over the same loop. Both sides show a certificate, and both check it against the authority."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+
+from msgspec import Struct
+
+from paceline.wire.channel import Limits
+from paceline.wire.errors import ChannelClosed, NetworkError
+from paceline.wire.stream import StreamChannel
+
+MOST_AT_ONCE = 256 * 1024  # bytes handed to the library in one call
+
+
+class TLS(Struct, frozen=True):
+    """Paths of PEM files: this node's certificate and key, and the authority that signed everyone's.
+
+    Whoever connects checks that the certificate is for the host it meant to reach or, if that is given, for
+    `server_name`: one name in the certificates of all nodes, for clusters whose hosts have no names. Whoever accepts
+    checks that the other's certificate comes from the authority, whatever it is for.
+    """
+
+    certificate: str
+    key: str
+    authority: str
+    server_name: str | None = None
+
+    def wrap(self, sock: socket.socket, host: str | None) -> ssl.SSLSocket:
+        """For the one who connects to `host`; for the one who accepts it is None. Nothing is sent or received yet."""
+        server = host is None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            context.load_verify_locations(self.authority)
+        except OSError as error:
+            raise NetworkError("TLS", f"{self.certificate}, {self.key} or {self.authority}: {error}") from None
+        sock.setblocking(False)
+        return context.wrap_socket(
+            sock,
+            server_side=server,
+            do_handshake_on_connect=False,
+            server_hostname=None if server else self.server_name or host,
+        )
+
+
+class TLSChannel(StreamChannel):
+    """TLS's own handshake takes place within the first reads and writes."""
+
+    _sock: ssl.SSLSocket
+
+    def __init__(self, sock: ssl.SSLSocket, peer: str, limits: Limits) -> None:
+        super().__init__(sock, peer, limits)
+
+    def _hand_over(self, frame: bytes, payload: memoryview | None) -> int:
+        return self._hand_over_batch([memoryview(frame)] if payload is None else [memoryview(frame), payload], None)
+
+    def _hand_over_batch(self, buffers: list[memoryview], descriptor: int | None) -> int:
+        sent = 0
+        try:
+            for data in buffers:
+                while data:
+                    count = self._sock.send(data[:MOST_AT_ONCE])
+                    sent += count
+                    data = data[count:]
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            if not sent:
+                raise BlockingIOError from None
+        return sent
+
+    def _receive(self, room: memoryview) -> int:
+        self._blocked_on_write = False
+        try:
+            return self._sock.recv_into(room)
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+        except ssl.SSLWantWriteError:
+            self._blocked_on_write = True
+            self._watch()
+            raise BlockingIOError from None
+        except ssl.SSLCertVerificationError as error:
+            raise ChannelClosed(self.peer, f"its certificate is not accepted: {error.verify_message}") from None
+
+    def _more(self) -> bool:
+        """What the library has deciphered is seen by no selector."""
+        return True
+
+    def _discard(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            super()._discard()
