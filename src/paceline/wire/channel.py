@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from paceline.wire.errors import ChannelClosed, FrameError, WireError
+from paceline.wire.errors import ChannelClosed, FrameError, SlowReader, WireError
 from paceline.wire.frames import GOODBYE, HANDSHAKE, MAX_GOODBYE, MAX_HEADER, Sink, fresh
 from paceline.wire.outbox import Done
 
@@ -84,6 +84,7 @@ class Channel(ABC):
         self._on_message: OnMessage = _nobody
         self._on_closed: OnClosed = _nobody
         self._paused = False
+        self._taking = False  # whether messages are taken now: of the three above
         self._error: WireError | None = None
         self._finished: list[Done] = []  # to be told once a loop is there
         self._lingering: Timer | None = None
@@ -102,6 +103,9 @@ class Channel(ABC):
     def share(self, segment: Segment) -> None:  # noqa: B027 most wires need not do anything
         """Later payloads that lie in this segment may go by reference, where the wire can do that."""
 
+    def unshare(self, segment: Segment) -> None:  # noqa: B027
+        """No more of them will; the peer gives the segment up when it has released the last."""
+
     @property
     @abstractmethod
     def queued_bytes(self) -> int:
@@ -110,32 +114,20 @@ class Channel(ABC):
     def pause(self) -> None:
         """Take no more messages until `resume`."""
         self._paused = True
-        self._watch()
+        self._changed()
 
     def resume(self) -> None:
         """Go on reading; where the sink had no room it is asked again."""
-        if self._paused and self._state in ("greeting", "open"):
-            self._paused = False
-            self._watch()
-            if self._loop is not None:
-                self._loop.call_soon(self._go_on)
+        if self._paused and self._loop is not None:
+            self._loop.call_soon(self._go_on)
+        self._paused = False
 
     def close(self, why: str = "") -> None:
         """End the channel and tell the peer why. `on_closed` is not called for it."""
         if self._state == "greeting":
             self._end()
-        if self._state in ("closing", "closed"):
-            return
-        self._say(GOODBYE, why.encode()[:MAX_GOODBYE])
-        if self._state == "closed":
-            return
-        self._state = "closing"
-        if self._loop is None:
-            self._end()
-            return
-        self._lingering = self._loop.call_at(self._loop.clock() + LINGER, self._end)
-        self._watch()
-        self._hang_up()
+        elif self._state == "open":
+            self._part(why)
 
     def abort(self) -> None:
         """End the channel at once, without a word."""
@@ -153,13 +145,13 @@ class Channel(ABC):
             error = self._error or ChannelClosed(self.peer, "the channel was closed before")
             loop.call_soon(lambda: on_closed(self, error))
             return
-        self._watch()
         loop.call_soon(self._go_on)
 
     def detach(self) -> None:
         """Leave the loop without an end; what has been received stays here."""
         self._unwatch()
         self._loop = None
+        self._changed()
         self._on_message = self._on_closed = _nobody
 
     def greet(self, message: bytes) -> None:
@@ -170,16 +162,16 @@ class Channel(ABC):
         self._state = "open"
 
     def fail(self, error: WireError) -> None:
-        """End the channel for this reason. The peer is told, if it is there and has not told us."""
+        """End the channel for this reason. The peer is told, unless it is gone or does not listen."""
         if self._state in ("closing", "closed"):
             return
         error.peer = error.peer or self.peer
         self._error = error
-        told, self._state = self._state != "open" or isinstance(error, ChannelClosed), "closing"
-        if not told:
-            self._say(GOODBYE, error.why.encode()[:MAX_GOODBYE])
         loop, on_closed = self._loop, self._on_closed
-        self._end()
+        if self._state == "greeting" or isinstance(error, ChannelClosed | SlowReader):
+            self._end()
+        else:
+            self._part(error.why)
         if loop is not None:
             loop.counters[error.cause] += 1
             loop.call_soon(lambda: on_closed(self, error))
@@ -200,7 +192,7 @@ class Channel(ABC):
 
     @abstractmethod
     def _go_on(self) -> None:
-        """Handle what has been received already."""
+        """Handle what has been received already, and let the loop watch for more."""
 
     @abstractmethod
     def _hang_up(self) -> None:
@@ -210,8 +202,25 @@ class Channel(ABC):
     def _free(self) -> list[Done]:
         """Give up sockets and memory. Returns whom to tell that its payload is free."""
 
+    def _changed(self) -> None:
+        """The state, the loop or whether it is paused is another now."""
+        self._taking = self._loop is not None and not self._paused and self._state in ("greeting", "open")
+        self._watch()
+
+    def _part(self, why: str) -> None:
+        """Say goodbye, and leave when the peer has left or LINGER is over."""
+        self._state = "closing"
+        self._say(GOODBYE, why.encode()[:MAX_GOODBYE])
+        if self._loop is None:
+            self._end()
+            return
+        self._lingering = self._loop.call_at(self._loop.clock() + LINGER, self._end)
+        self._changed()
+        self._hang_up()
+
     def _end(self) -> None:
         self._state = "closed"
+        self._taking = False
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
@@ -237,6 +246,12 @@ class Channel(ABC):
                 f"a message of {len(header)} and {size} bytes is too large;"
                 f" at most {self.limits.header} of header and {self.limits.payload} of payload can go",
             )
+
+
+def left(peer: str, header: bytes) -> ChannelClosed:
+    """What a goodbye means."""
+    why = header.decode(errors="replace")
+    return ChannelClosed(peer, f"it closed the channel: {why}" if why else "it closed the channel")
 
 
 def _nobody(channel: Channel, what: object) -> None:

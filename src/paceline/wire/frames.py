@@ -14,22 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from paceline.wire.errors import FrameError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 MAGIC = 0x9C1E
 PRELUDE = Struct("<HBBIQ")
 PRELUDE_BYTES = PRELUDE.size
-REFERENCE_HEAD = Struct("<IIQ")  # segment, number, offset: these open the header of a REFERENCE
+REFERENCE_HEAD = Struct("<QQQ")  # number, segment, offset: these open the header of a REFERENCE
 
 BARE = 1  # a message without payload; size is 0
 INLINE = 2  # a message whose payload of `size` bytes follows
 REFERENCE = 3  # a message whose payload of `size` bytes lies in a shared segment
 RELEASE = 4  # the reader is done with reference number `size`
-SEGMENT = 5  # a descriptor of shared memory of `size` bytes comes with this frame
-GOODBYE = 6  # the header says why, in UTF-8
-HANDSHAKE = 7  # before all others, and only then
+SEGMENT = 5  # a descriptor of shared memory of `size` bytes comes with this frame; segments are counted from 0
+WITHDRAWN = 6  # segment number `size` will not be used any more
+GOODBYE = 7  # the header says why, in UTF-8
+HANDSHAKE = 8  # before all others, and only then
 
 SMALL = 64 * 1024  # payloads up to this size go inline on every wire
 MAX_HEADER = 64 * 1024
@@ -39,17 +43,19 @@ BUFFER = PRELUDE_BYTES + REFERENCE_HEAD.size + MAX_HEADER + SMALL
 
 Sink = Callable[[bytes, int], memoryview | None]
 Table = dict[int, tuple[int, int]]  # kind: most bytes of header, most of size
+Frame = tuple[int, bytes, int, memoryview | None]  # kind, header, size, payload
 
-
-class Frame(NamedTuple):
-    kind: int
-    header: bytes
-    size: int
-    payload: memoryview | None
+ANY = (1 << 64) - 1
 
 
 def prelude(kind: int, header: int, size: int) -> bytes:
     return PRELUDE.pack(MAGIC, kind, 0, header, size)
+
+
+def as_bytes(payload: Buffer) -> memoryview:
+    """The memory of an array as a row of bytes; it must be in one piece."""
+    view = memoryview(payload)
+    return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 def fresh(_: bytes, size: int) -> memoryview:
@@ -120,7 +126,7 @@ class Reader:
             start = self._stop = 0
         self._start = start
         if kind != INLINE:
-            return Frame(kind, header, size, None)
+            return kind, header, size, None
         self._size = size
         return self._place(header)
 
@@ -154,7 +160,7 @@ class Reader:
 
     def _whole(self, header: bytes, payload: memoryview) -> Frame:
         self._header = self._target = self._rest = None
-        return Frame(INLINE, header, self._size, payload)
+        return INLINE, header, self._size, payload
 
     def _compact(self) -> None:
         """Make room behind the part of a frame that is here."""

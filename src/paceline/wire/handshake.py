@@ -28,7 +28,7 @@ NONCE = 32  # bytes
 MAX_HELLO = 4 * 1024
 MAX_CONFIG = 256  # characters
 
-Code = Literal["protocol", "configuration", "token", "malformed", "unwanted"]
+CODES = ("protocol", "configuration", "token", "malformed")  # what a refusal may be for
 Side = Literal["connects", "accepts"]
 
 
@@ -96,7 +96,8 @@ class Handshake:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise HandshakeRefused("", "malformed", f"what came is no handshake: {error}") from None
         if isinstance(message, Refused):
-            raise HandshakeRefused("", message.code[:32], message.why[:1024], told=True)
+            code = message.code if message.code in CODES else "unknown"
+            raise HandshakeRefused("", code, message.why[:1024], told=True)
         if self.done:
             raise HandshakeRefused("", "malformed", "the handshake is over already")
         if self._side == "accepts" and isinstance(message, Opening) and not self._other:

@@ -12,7 +12,7 @@ from functools import partial
 
 from paceline.wire.address import Address
 from paceline.wire.channel import Channel
-from paceline.wire.errors import Timeout, WireError
+from paceline.wire.errors import HandshakeRefused, WireError
 from paceline.wire.greeting import HANDSHAKE_SECONDS, Greeting, Identity
 from paceline.wire.loop import READ, Loop
 
@@ -32,11 +32,13 @@ class Listener(ABC):
         self._seconds = seconds
         self._greetings: dict[Greeting, None] = {}  # in the order in which they came
         self._loop: Loop | None = None
+        self._watched: list[int] = []
         self._on_connected: OnConnected | None = None
 
     def start(self, loop: Loop, on_connected: OnConnected) -> None:
         self._loop, self._on_connected = loop, on_connected
-        for door in self._doors():
+        self._watched = self._doors()
+        for door in self._watched:
             loop.watch(door, READ, partial(self._knock, door))
 
     def close(self) -> None:
@@ -62,8 +64,9 @@ class Listener(ABC):
         """Close all doors."""
 
     def _unwatch(self, loop: Loop) -> None:
-        for door in self._doors():
+        for door in self._watched:
             loop.unwatch(door)
+        self._watched = []
 
     def _knock(self, door: int, events: int) -> None:
         loop = self._loop
@@ -85,7 +88,8 @@ class Listener(ABC):
     def _show_in(self, loop: Loop, channel: Channel) -> None:
         if len(self._greetings) >= MOST_GREETINGS:
             oldest = next(iter(self._greetings))
-            oldest.give_up(Timeout(oldest.channel.peer, "others came before its handshake was done"))
+            why = f"{MOST_GREETINGS} others came before its handshake was done"
+            oldest.give_up(HandshakeRefused(oldest.channel.peer, "crowd", why))
             self._greetings.pop(oldest, None)
         greeting = Greeting(
             loop, channel, self._identity.handshake("accepts"), loop.clock() + self._seconds, self._greeted
@@ -95,8 +99,13 @@ class Listener(ABC):
 
     def _greeted(self, greeting: Greeting) -> None:
         self._greetings.pop(greeting, None)
-        if greeting.error is None and self._on_connected is not None:
+        if greeting.error is not None or self._on_connected is None or self._loop is None:
+            return
+        try:
             self._on_connected(greeting.channel, greeting.channel.hello)
+        except WireError as error:
+            self._loop.counters[error.cause] += 1
+            greeting.channel.fail(error)
 
     def _exhausted(self, loop: Loop) -> None:
         """No descriptor is left for another connection. Try again a little later, instead of at once for ever."""

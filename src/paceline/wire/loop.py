@@ -6,15 +6,14 @@ in the thread that runs the loop; only `wake` may be called from elsewhere.
 
 from __future__ import annotations
 
-import contextlib
 import selectors
-import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from paceline.wire.bell import Bell
 from paceline.wire.channel import LINGER, Channel, OnClosed, OnMessage
 from paceline.wire.errors import Timeout
 
@@ -56,9 +55,7 @@ class Loop:
         self._timers: list[Timer] = []
         self._made = 0  # timers so far
         self._selector = selectors.DefaultSelector()
-        self._bell, self._rope = socket.socketpair()
-        self._bell.setblocking(False)
-        self._rope.setblocking(False)
+        self._bell = Bell()
         self._selector.register(self._bell, READ, self._woken)
 
     def __enter__(self) -> Loop:
@@ -81,7 +78,8 @@ class Loop:
         self.channels.discard(channel)
 
     def listen(self, listener: Listener, on_connected: OnConnected) -> None:
-        """Accept connections. Those whose handshake is done are handed to `on_connected`, which adds them."""
+        """Accept connections. Those whose handshake is done are handed to `on_connected`, which adds them or raises
+        a WireError, whose reason the peer is told."""
         self.listeners.append(listener)
         listener.start(self, on_connected)
 
@@ -97,8 +95,7 @@ class Loop:
 
     def wake(self) -> None:
         """End the wait of the loop, from any thread."""
-        with contextlib.suppress(OSError):
-            self._rope.send(b"!")
+        self._bell.ring()
 
     def run_once(self, timeout: float | None = None) -> None:
         """Wait for something to happen, no longer than `timeout`, and handle all that did."""
@@ -133,7 +130,6 @@ class Loop:
             self._soon.popleft()()
         self._selector.close()
         self._bell.close()
-        self._rope.close()
 
     # What channels and listeners call.
 
@@ -160,15 +156,15 @@ class Loop:
 
     def _ring(self) -> None:
         timers, now = self._timers, self.clock()
+        due = []
         while timers and timers[0].at <= now:
-            call = heappop(timers).call
-            if call is not None:
-                call()
+            due.append(heappop(timers))
+        for timer in due:
+            if timer.call is not None:
+                timer.call()
         if len(timers) > 64 and sum(timer.call is None for timer in timers) > len(timers) // 2:
             self._timers = [timer for timer in timers if timer.call is not None]
             heapify(self._timers)
 
     def _woken(self, events: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while len(self._bell.recv(4096)) == 4096:
-                pass
+        self._bell.hush()

@@ -6,19 +6,17 @@ the sender's thread, and what waits for a slow reader is limited.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.wire.address import Address
-from paceline.wire.channel import Channel, Incoming, Limits, Wire
+from paceline.wire.bell import Bell
+from paceline.wire.channel import Channel, Incoming, Limits, Wire, left
 from paceline.wire.errors import ChannelClosed, SlowReader, Unreachable, WireError
-from paceline.wire.frames import BARE, GOODBYE, HANDSHAKE, INLINE, SMALL
+from paceline.wire.frames import BARE, GOODBYE, HANDSHAKE, INLINE, SMALL, as_bytes
 from paceline.wire.greeting import HANDSHAKE_SECONDS, Identity, introduce
 from paceline.wire.listener import Listener
 from paceline.wire.loop import READ
@@ -37,28 +35,6 @@ class Item(NamedTuple):
     payload: memoryview | None = None
     done: Done | None = None
     held: int = 0
-
-
-class Bell:
-    """Can be rung from any thread, and waited for by a selector."""
-
-    def __init__(self) -> None:
-        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._lock = threading.Lock()  # or a ring could reach whoever got the descriptor's number next
-
-    def ring(self) -> None:
-        with self._lock:
-            if self.fd >= 0:
-                os.eventfd_write(self.fd, 1)
-
-    def hush(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.fd)
-
-    def close(self) -> None:
-        with self._lock:
-            os.close(self.fd)
-            self.fd = -1
 
 
 class MemoryChannel(Channel):
@@ -87,7 +63,7 @@ class MemoryChannel(Channel):
         return self._queued
 
     def send(self, header: bytes, payload: Buffer | None = None, done: Done | None = None) -> None:
-        data = None if payload is None else memoryview(payload).cast("B")
+        data = None if payload is None else as_bytes(payload)
         size = 0 if data is None else data.nbytes
         self._check(header, size)
         held = ENTRY + len(header) + (size if size <= SMALL else 0)
@@ -108,9 +84,13 @@ class MemoryChannel(Channel):
 
     def _handle(self, events: int) -> None:
         self._bell.hush()
-        self._go_on()
+        self._take()
 
     def _go_on(self) -> None:
+        self._changed()
+        self._take()
+
+    def _take(self) -> None:
         inbox = self._inbox
         waiting: list[Item] = []
         while inbox and self._loop is not None and self._state != "closed":
@@ -120,7 +100,7 @@ class MemoryChannel(Channel):
             elif self._state == "closing":
                 if item.kind in (GOODBYE, END):
                     self._end()
-            elif self._paused:
+            elif not self._taking:
                 waiting.append(item)
             else:
                 try:
@@ -133,8 +113,7 @@ class MemoryChannel(Channel):
         if item.kind == END:
             raise ChannelClosed(self.peer, "it closed the connection without a word")
         if item.kind == GOODBYE:
-            why = item.header.decode(errors="replace")
-            raise ChannelClosed(self.peer, f"it closed the channel: {why}" if why else "it closed the channel")
+            raise left(self.peer, item.header)
         incoming = Incoming(item.header)
         if item.payload is not None:
             target = self.sink(item.header, item.payload.nbytes)
@@ -160,12 +139,12 @@ class MemoryChannel(Channel):
 
     def _watch(self) -> None:
         if self._loop is not None and not self._watched:
-            self._loop.watch(self._bell.fd, READ, self._handle)
+            self._loop.watch(self._bell.fileno(), READ, self._handle)
             self._watched = True
 
     def _unwatch(self) -> None:
         if self._watched and self._loop is not None:
-            self._loop.unwatch(self._bell.fd)
+            self._loop.unwatch(self._bell.fileno())
         self._watched = False
 
     def _free(self) -> list[Done]:
@@ -191,7 +170,7 @@ class MemoryListener(Listener):
             self._bell.ring()
 
     def _doors(self) -> list[int]:
-        return [] if self._bell is None else [self._bell.fd]
+        return [] if self._bell is None else [self._bell.fileno()]
 
     def _accept(self, door: int) -> MemoryChannel:
         if not self._waiting:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -20,12 +21,12 @@ from typing import Literal
 
 from paceline.wire.address import Address, host_id, is_loopback, is_wildcard
 from paceline.wire.channel import Channel, Limits
-from paceline.wire.errors import HandshakeRefused, NetworkError, Timeout, Unreachable
+from paceline.wire.errors import ChannelClosed, HandshakeRefused, NetworkError, Timeout, Unreachable
 from paceline.wire.greeting import HANDSHAKE_SECONDS, Identity, introduce
 from paceline.wire.listener import Listener
 from paceline.wire.shared_memory import SharedMemoryChannel
 from paceline.wire.stream import StreamChannel
-from paceline.wire.tls import TLS, TLSChannel
+from paceline.wire.tls import TLS, TLSChannel, accepted, connected
 
 Choice = Literal["auto", "tcp", "shared-memory"]
 Clock = Callable[[], float]
@@ -69,6 +70,7 @@ class SocketNetwork:
 
     def listen(self, hello: bytes = b"", config: str = "") -> Listener:
         """Open the doors; `Loop.listen` lets people in."""
+        context = None if self._tls is None else self._tls.context("accepts")
         host = host_id()
         tcp = self._listen_tcp() if self._wire != "shared-memory" else None
         unix = None
@@ -85,7 +87,7 @@ class SocketNetwork:
             unix=name if unix is not None else None,
             host_id=host,
         )
-        return SocketListener(address, Identity(self._token, config, hello), tcp, unix, self._tls, self._limits)
+        return SocketListener(address, Identity(self._token, config, hello), tcp, unix, context, self._limits)
 
     def connect(self, address: Address, hello: bytes = b"", config: str = "", deadline: float | None = None) -> Channel:
         """Connect and shake hands, until the deadline (of the network's clock) at most."""
@@ -109,7 +111,11 @@ class SocketNetwork:
         if address.host is None:
             raise Unreachable(str(address), "has no TCP address; it listens for shared memory only")
         sock = self._connect_tcp(address.host, address.port, deadline)
-        return _far(sock, str(address), self._limits, self._tls, address.host)
+        _tune(sock)
+        if self._tls is None:
+            return StreamChannel(sock, str(address), self._limits)
+        name = self._tls.server_name or address.host
+        return TLSChannel(connected(sock, self._tls.context("connects"), name), str(address), self._limits)
 
     def _listen_tcp(self) -> socket.socket:
         try:
@@ -168,12 +174,12 @@ class SocketListener(Listener):
         identity: Identity,
         tcp: socket.socket | None,
         unix: socket.socket | None,
-        tls: TLS | None,
+        context: ssl.SSLContext | None,
         limits: Limits,
     ) -> None:
         super().__init__(address, identity)
         self._sockets = {sock.fileno(): sock for sock in (tcp, unix) if sock is not None}
-        self._tls = tls
+        self._context = context
         self._limits = limits
 
     def _doors(self) -> list[int]:
@@ -184,7 +190,15 @@ class SocketListener(Listener):
         sock, where = listening.accept()
         if listening.family == socket.AF_UNIX:
             return _near(sock, "unix", self._limits)
-        return _far(sock, f"{where[0]}:{where[1]}", self._limits, self._tls, None)
+        peer = f"{where[0]}:{where[1]}"
+        try:
+            _tune(sock)
+            if self._context is None:
+                return StreamChannel(sock, peer, self._limits)
+            return TLSChannel(accepted(sock, self._context), peer, self._limits)
+        except OSError as error:
+            sock.close()
+            raise ChannelClosed(peer, f"it was gone before it was let in: {error}") from None
 
     def _shut(self) -> None:
         for sock in self._sockets.values():
@@ -201,13 +215,10 @@ def _near(sock: socket.socket, peer: str, limits: Limits) -> Channel:
     return SharedMemoryChannel(sock, f"{peer}, process {pid}", limits)
 
 
-def _far(sock: socket.socket, peer: str, limits: Limits, tls: TLS | None, host: str | None) -> Channel:
+def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-    if tls is None:
-        return StreamChannel(sock, peer, limits)
-    return TLSChannel(tls.wrap(sock, host), peer, limits)

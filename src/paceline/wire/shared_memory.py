@@ -11,20 +11,22 @@ import array
 import os
 import socket
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from paceline.wire.channel import Incoming, Limits, Wire
 from paceline.wire.errors import FrameError, SegmentError
 from paceline.wire.frames import (
+    ANY,
     REFERENCE,
     REFERENCE_HEAD,
     RELEASE,
     SEGMENT,
     SMALL,
-    Frame,
+    WITHDRAWN,
     Table,
+    as_bytes,
     prelude,
 )
 from paceline.wire.outbox import Done
@@ -39,6 +41,15 @@ ANCILLARY = socket.CMSG_SPACE(2 * DESCRIPTOR)  # for one more than may come at o
 SOCKET_BUFFER = 4 * 1024 * 1024
 
 
+class Shared(NamedTuple):
+    """A segment that the peer has from us. The view keeps its addresses from being used for something else."""
+
+    number: int
+    start: int
+    stop: int
+    view: memoryview
+
+
 class SharedMemoryChannel(StreamChannel):
     """Over a connected Unix stream socket."""
 
@@ -47,9 +58,10 @@ class SharedMemoryChannel(StreamChannel):
     def __init__(self, sock: socket.socket, peer: str, limits: Limits) -> None:
         super().__init__(sock, peer, limits)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-        self._mine: list[tuple[int, int]] = []  # the addresses of the segments that we shared
-        self._shared: dict[Segment, int] = {}
-        self._theirs: list[Segment] = []
+        self._mine: dict[Segment, Shared] = {}
+        self._shares = 0  # how many segments were shared so far
+        self._theirs: dict[int, Segment] = {}
+        self._offers = 0
         self._their_bytes = 0
         self._descriptors: list[int] = []  # received, and not claimed by a frame yet
         self._lent: dict[int, Done | None] = {}
@@ -57,39 +69,47 @@ class SharedMemoryChannel(StreamChannel):
 
     def share(self, segment: Segment) -> None:
         self._check(b"", 0)
-        if segment in self._shared:
+        if segment in self._mine:
             return
-        start = _address(segment.view)
-        self._shared[segment] = len(self._mine)
-        self._mine.append((start, start + segment.size))
+        view = segment.view[:]
+        start = _address(view)
+        self._mine[segment] = Shared(self._shares, start, start + segment.size, view)
+        self._shares += 1
         self._outbox.put(memoryview(prelude(SEGMENT, 0, segment.size)), 0, None, os.dup(segment.fd))
         self._flush()
         self._watch()
 
+    def unshare(self, segment: Segment) -> None:
+        shared = self._mine.pop(segment, None)
+        if shared is not None and self._state == "open":
+            self._write(prelude(WITHDRAWN, 0, shared.number), None, None)
+
     def send(self, header: bytes, payload: Buffer | None = None, done: Done | None = None) -> None:
         if payload is not None and self._mine:
-            data = memoryview(payload).cast("B")
+            data = as_bytes(payload)
             if data.nbytes > SMALL:
-                address = _address(data)
-                for segment, (start, stop) in enumerate(self._mine):
-                    if start <= address and address + data.nbytes <= stop:
-                        self._lend(header, data.nbytes, segment, address - start, done)
+                start = _address(data)
+                stop = start + data.nbytes
+                for shared in self._mine.values():
+                    if shared.start <= start and stop <= shared.stop:
+                        self._lend(header, data.nbytes, shared.number, start - shared.start, done)
                         return
         super().send(header, payload, done)
 
     def _lend(self, header: bytes, size: int, segment: int, offset: int, done: Done | None) -> None:
         self._check(header, size)
-        self._lending = (self._lending + 1) & 0xFFFFFFFF
+        self._lending += 1
         self._lent[self._lending] = done
-        head = REFERENCE_HEAD.pack(segment, self._lending, offset)
+        head = REFERENCE_HEAD.pack(self._lending, segment, offset)
         self._write(prelude(REFERENCE, len(head) + len(header), size) + head + header, None, None)
 
     def _table(self) -> Table:
         limits = self.limits
         return super()._table() | {
             REFERENCE: (REFERENCE_HEAD.size + limits.header, limits.payload),
-            RELEASE: (0, 0xFFFFFFFF),
+            RELEASE: (0, ANY),
             SEGMENT: (0, limits.shared),
+            WITHDRAWN: (0, ANY),
         }
 
     # Descriptors.
@@ -102,46 +122,42 @@ class SharedMemoryChannel(StreamChannel):
     def _receive(self, room: memoryview) -> int:
         if self._reader.midway:
             return self._sock.recv_into(room)
-        count, ancillary, flags, _ = self._sock.recvmsg_into((room,), ANCILLARY)
-        if ancillary:
-            for level, kind, data in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    self._descriptors += array.array("i", data[: len(data) - len(data) % DESCRIPTOR])
-            if flags & socket.MSG_CTRUNC or len(self._descriptors) > 2:
-                raise SegmentError(self.peer, "more descriptors came than segments were announced")
+        count, ancillary, _, _ = self._sock.recvmsg_into((room,), ANCILLARY)
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self._descriptors += array.array("i", data[: len(data) - len(data) % DESCRIPTOR])
         return count
 
-    def _go_on(self) -> None:
-        super()._go_on()
+    def _take(self) -> None:
+        super()._take()
         if len(self._descriptors) > 1:
             self.fail(SegmentError(self.peer, "more descriptors came than segments were announced"))
 
     # References.
 
-    def _control(self, frame: Frame) -> None:
-        if frame.kind == REFERENCE:
-            self._referenced(frame)
-        elif frame.kind == RELEASE:
-            self._released(frame.size)
-        elif frame.kind == SEGMENT:
-            self._offered(frame.size)
+    def _control(self, kind: int, header: bytes, size: int) -> None:
+        if kind == REFERENCE:
+            self._referenced(header, size)
+        elif kind == RELEASE:
+            self._released(size)
+        elif kind == SEGMENT:
+            self._offered(size)
+        elif kind == WITHDRAWN:
+            self._withdrawn(size)
         else:
-            super()._control(frame)
+            super()._control(kind, header, size)
 
-    def _referenced(self, frame: Frame) -> None:
-        if len(frame.header) < REFERENCE_HEAD.size:
-            raise FrameError(self.peer, f"a reference has {len(frame.header)} bytes; {REFERENCE_HEAD.size} at least")
-        segment, number, offset = REFERENCE_HEAD.unpack_from(frame.header)
-        if segment >= len(self._theirs):
-            raise FrameError(self.peer, f"a payload in segment {segment}; it shared {len(self._theirs)}")
-        there = self._theirs[segment]
-        if offset + frame.size > there.size:
-            raise FrameError(
-                self.peer, f"a payload of {frame.size} bytes at {offset}, in a segment of {there.size} bytes"
-            )
-        payload = there.view[offset : offset + frame.size]
-        release = partial(self._release, number)
-        self._on_message(self, Incoming(frame.header[REFERENCE_HEAD.size :], payload, release))
+    def _referenced(self, header: bytes, size: int) -> None:
+        if len(header) < REFERENCE_HEAD.size:
+            raise FrameError(self.peer, f"a reference has {len(header)} bytes; {REFERENCE_HEAD.size} at least")
+        number, segment, offset = REFERENCE_HEAD.unpack_from(header)
+        there = self._theirs.get(segment)
+        if there is None:
+            raise FrameError(self.peer, f"a payload in segment {segment}; it shares {sorted(self._theirs)}")
+        if offset + size > there.size:
+            raise FrameError(self.peer, f"a payload of {size} bytes at {offset}, in a segment of {there.size} bytes")
+        payload = there.view[offset : offset + size]
+        self._on_message(self, Incoming(header[REFERENCE_HEAD.size :], payload, partial(self._release, number)))
 
     def _release(self, number: int) -> None:
         if self._state == "open":
@@ -160,11 +176,18 @@ class SharedMemoryChannel(StreamChannel):
         if len(self._theirs) >= self.limits.segments or self._their_bytes + size > self.limits.shared:
             raise SegmentError(
                 self.peer,
-                f"a segment of {size} bytes beyond {len(self._theirs)} of {self._their_bytes} bytes;"
+                f"a segment of {size} bytes beside {len(self._theirs)} of {self._their_bytes} bytes;"
                 f" at most {self.limits.segments} of {self.limits.shared} bytes may be",
             )
-        self._theirs.append(Segment.attached(self._descriptors.pop(0), size, self.peer))
+        self._theirs[self._offers] = Segment.attached(self._descriptors.pop(0), size, self.peer)
+        self._offers += 1
         self._their_bytes += size
+
+    def _withdrawn(self, number: int) -> None:
+        segment = self._theirs.pop(number, None)
+        if segment is None:
+            raise FrameError(self.peer, f"segment {number} was withdrawn, which it does not share")
+        self._their_bytes -= segment.size
 
     def _free(self) -> list[Done]:
         for descriptor in self._descriptors:
@@ -172,7 +195,6 @@ class SharedMemoryChannel(StreamChannel):
         self._descriptors.clear()
         self._theirs.clear()
         self._mine.clear()
-        self._shared.clear()
         finished = super()._free() + [done for done in self._lent.values() if done is not None]
         self._lent.clear()
         return finished

@@ -11,8 +11,8 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
-from paceline.wire.channel import Channel, Incoming, Limits, Wire
-from paceline.wire.errors import ChannelClosed, FrameError, SlowReader, WireError
+from paceline.wire.channel import Channel, Incoming, Limits, Wire, left
+from paceline.wire.errors import ChannelClosed, SlowReader, WireError
 from paceline.wire.frames import (
     BARE,
     GOODBYE,
@@ -21,9 +21,9 @@ from paceline.wire.frames import (
     MAX_GOODBYE,
     MAX_HANDSHAKE,
     SMALL,
-    Frame,
     Reader,
     Table,
+    as_bytes,
     prelude,
 )
 from paceline.wire.loop import READ, WRITE
@@ -62,14 +62,13 @@ class StreamChannel(Channel):
             self._check(header, 0)
             self._write(prelude(BARE, len(header), 0) + header, None, done)
             return
-        data = memoryview(payload).cast("B")
+        data = as_bytes(payload)
         size = data.nbytes
         self._check(header, size)
-        frame = prelude(INLINE, len(header), size) + header
         if size <= JOINED:
-            self._write(frame + data, None, done)
+            self._write(b"".join((prelude(INLINE, len(header), size), header, data)), None, done)
         else:
-            self._write(frame, data, done)
+            self._write(prelude(INLINE, len(header), size) + header, data, done)
 
     def open(self) -> None:
         super().open()
@@ -91,34 +90,26 @@ class StreamChannel(Channel):
     def _write(self, frame: bytes, payload: memoryview | None, done: Done | None) -> None:
         """Hand over what the kernel takes, and queue the rest."""
         sent = 0
-        if not self._outbox and not self._ended:
+        whole = len(frame) if payload is None else len(frame) + payload.nbytes
+        if not self._outbox.queued and not self._ended:
             try:
                 sent = self._hand_over(frame, payload)
             except BlockingIOError:
                 pass
             except OSError as error:
                 self._broken(error)
-        if self._ended:
-            sent = len(frame) + (payload.nbytes if payload is not None else 0)
-        self._queue(frame, payload, done, sent)
+        if sent < whole and not self._ended:
+            self._queue(frame, payload, done, sent)
+        elif done is not None:
+            self._tell([done])
 
     def _queue(self, frame: bytes, payload: memoryview | None, done: Done | None, sent: int) -> None:
         rest = len(frame) - sent
         if rest > 0:
             self._outbox.put(memoryview(frame)[sent:], rest, done if payload is None else None)
-            sent = 0
-        else:
-            sent = -rest
-        if payload is not None and sent < payload.nbytes:
-            held = payload.nbytes if payload.nbytes <= SMALL else 0
-            self._outbox.put(payload[sent:], held, done)
-        elif done is not None and (payload is not None or rest <= 0):
-            self._tell([done])
-        if self._outbox:
-            self._full()
-
-    def _full(self) -> None:
-        if self._outbox.held > self.limits.queued and self._state != "closing":
+        if payload is not None:
+            self._outbox.put(payload[max(0, -rest) :], payload.nbytes if payload.nbytes <= SMALL else 0, done)
+        if self._outbox.held > self.limits.queued and self._state == "open":
             self.fail(SlowReader(self.peer, f"{self._outbox.held} bytes wait for it; at most {self.limits.queued} may"))
         else:
             self._watch()
@@ -162,16 +153,16 @@ class StreamChannel(Channel):
     def _handle(self, events: int) -> None:
         if events & WRITE:
             self._flush()
-        if (events & READ or self._blocked_on_write) and self._fd >= 0:
+        if events & READ or self._blocked_on_write:
             self._read()
 
     def _read(self) -> None:
-        if self._state == "closing":
-            self._discard()
+        if not self._taking:
+            if self._state == "closing":
+                self._discard()
             return
-        turn = TURN
-        reader = self._reader
-        while turn > 0 and self._fd >= 0:
+        reader, turn = self._reader, TURN
+        while True:
             try:
                 count = self._receive(reader.room())
             except BlockingIOError:
@@ -179,17 +170,14 @@ class StreamChannel(Channel):
             except OSError as error:
                 self._lost(error)
                 return
-            except WireError as error:
-                self.fail(error)
-                return
             if count == 0:
                 why = "it closed the connection without a word" if reader.empty else "it left within a frame"
                 self.fail(ChannelClosed(self.peer, why))
                 return
             reader.took(count)
-            self._go_on()
+            self._take()
             turn -= count
-            if not self._more():
+            if turn <= 0 or not self._taking or not self._more():
                 return
 
     def _receive(self, room: memoryview) -> int:
@@ -199,35 +187,39 @@ class StreamChannel(Channel):
         """It is worth reading on in this turn."""
         return self._reader.midway
 
-    def _go_on(self) -> None:
+    def _take(self) -> None:
+        """Hand on the frames that are here."""
         reader = self._reader
-        while self._loop is not None and not self._paused and self._state in ("greeting", "open"):
-            try:
+        try:
+            while self._taking:
                 frame = reader.next()
                 if frame is None:
                     if reader.blocked:
                         self.pause()
                     return
-                if frame.kind <= INLINE:
-                    self._on_message(self, Incoming(frame.header, frame.payload))
+                kind, header, size, payload = frame
+                if kind <= INLINE:
+                    self._on_message(self, Incoming(header, payload))
                 else:
-                    self._control(frame)
-            except WireError as error:
-                self.fail(error)
+                    self._control(kind, header, size)
+        except WireError as error:
+            self.fail(error)
 
-    def _control(self, frame: Frame) -> None:
-        if frame.kind == HANDSHAKE:
-            self._on_message(self, Incoming(frame.header))
-        elif frame.kind == GOODBYE:
-            why = frame.header.decode(errors="replace")
-            raise ChannelClosed(self.peer, f"it closed the channel: {why}" if why else "it closed the channel")
-        else:
-            raise FrameError(self.peer, f"a frame of kind {frame.kind} may not come here")
+    def _go_on(self) -> None:
+        self._changed()
+        self._take()
+
+    def _control(self, kind: int, header: bytes, size: int) -> None:
+        """Handle a frame that is no message; the table has let none through but these."""
+        if kind == HANDSHAKE:
+            self._on_message(self, Incoming(header))
+        elif kind == GOODBYE:
+            raise left(self.peer, header)
 
     def _discard(self) -> None:
         """Nobody wants it any more, but it must not keep our goodbye from getting through."""
         try:
-            if not self._sock.recv(SMALL):
+            if not self._receive(memoryview(bytearray(SMALL))):
                 self._end()
         except BlockingIOError:
             pass

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
 
 from msgspec import Struct
 
 from paceline.wire.channel import Limits
-from paceline.wire.errors import ChannelClosed, NetworkError
+from paceline.wire.errors import HandshakeRefused, NetworkError
+from paceline.wire.handshake import Side
 from paceline.wire.stream import StreamChannel
 
 MOST_AT_ONCE = 256 * 1024  # bytes handed to the library in one call
@@ -28,10 +28,9 @@ class TLS(Struct, frozen=True):
     authority: str
     server_name: str | None = None
 
-    def wrap(self, sock: socket.socket, host: str | None) -> ssl.SSLSocket:
-        """For the one who connects to `host`; for the one who accepts it is None. Nothing is sent or received yet."""
-        server = host is None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    def context(self, side: Side) -> ssl.SSLContext:
+        """Read the files. For the side that connects or for the one that accepts."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if side == "accepts" else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
         try:
@@ -39,13 +38,18 @@ class TLS(Struct, frozen=True):
             context.load_verify_locations(self.authority)
         except OSError as error:
             raise NetworkError("TLS", f"{self.certificate}, {self.key} or {self.authority}: {error}") from None
-        sock.setblocking(False)
-        return context.wrap_socket(
-            sock,
-            server_side=server,
-            do_handshake_on_connect=False,
-            server_hostname=None if server else self.server_name or host,
-        )
+        return context
+
+
+def accepted(sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """Nothing is sent or received yet."""
+    sock.setblocking(False)
+    return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+
+def connected(sock: socket.socket, context: ssl.SSLContext, name: str) -> ssl.SSLSocket:
+    sock.setblocking(False)
+    return context.wrap_socket(sock, do_handshake_on_connect=False, server_hostname=name)
 
 
 class TLSChannel(StreamChannel):
@@ -82,13 +86,22 @@ class TLSChannel(StreamChannel):
             self._blocked_on_write = True
             self._watch()
             raise BlockingIOError from None
-        except ssl.SSLCertVerificationError as error:
-            raise ChannelClosed(self.peer, f"its certificate is not accepted: {error.verify_message}") from None
+
+    def _lost(self, error: OSError) -> None:
+        if self._state == "greeting" and isinstance(error, ssl.SSLError):
+            self.fail(HandshakeRefused(self.peer, "tls", f"TLS failed: {error.strerror or error}"))
+        else:
+            super()._lost(error)
 
     def _more(self) -> bool:
         """What the library has deciphered is seen by no selector."""
         return True
 
-    def _discard(self) -> None:
-        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            super()._discard()
+    def _read(self) -> None:
+        super()._read()
+        if self._taking and self._loop is not None and self._sock.pending():
+            self._loop.call_soon(self._read)
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._read()
