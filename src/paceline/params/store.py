@@ -109,8 +109,11 @@ class Store:
 
     # The update rule `immediate`
 
-    def apply(self, gradient: Tensor, *, share: float, progress: int) -> bool:
-        """Step with a gradient, times `share`. False, and nothing has changed, if it is not finite."""
+    def apply(self, gradient: Tensor, *, share: float, progress: int, norms: Norms | None = None) -> bool:
+        """Step with a gradient, times `share`. False, and nothing has changed, if it is not finite.
+
+        `norms` are those of the gradient times `share`, where LARS cuts a tensor.
+        """
         if not 0 < share <= 1:
             raise ParameterError(f"a share is above 0 and at most 1, not {share}")
         row = self._row(gradient)
@@ -120,7 +123,7 @@ class Store:
         if self._scratch is None:
             self._scratch = np.zeros(min(self.size, self.updater.piece), row.dtype)
         scale = Scale(np.multiply, share) if share < 1 else None
-        self._update(target, row, scale, scratch=self._scratch, progress=progress)
+        self._update(target, row, scale, scratch=self._scratch, progress=progress, norms=norms)
         return True
 
     # The update rule `round`
@@ -144,6 +147,10 @@ class Store:
                     f"the gradient of worker {worker} in round {number} cannot be summed yet: a deterministic store "
                     "sums in order of worker number, and those before it have not all come"
                 )
+
+    def holds(self, round: int, worker: int) -> bool:  # noqa: A002
+        """Whether a gradient that was gathered is still only remembered, and its memory needed."""
+        return round in self._rounds and worker in self._rounds[round].pending
 
     def discard(self, worker: int) -> None:
         """The worker is gone and its memory with it: sum its gradients, or copy them if it is not their turn."""
