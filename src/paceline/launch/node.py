@@ -1,0 +1,148 @@
+"""One node as a process.
+
+What it has to say goes through a pipe to whoever started it, as JSON: the coordinator's address, what a worker's
+program wants to be known, and at the end its result or the error that ended the node. The exit status is 0 only if it
+ended well. When the other end of its leash, a second pipe, is closed, whoever started the run is gone; the coordinator
+then ends it for all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Thread
+from typing import Any, Literal
+
+import msgspec
+import torch
+from msgspec import Struct
+
+from paceline.nodes import Coordinator, Job, NodeError, PeerLost, Server, Worker
+from paceline.wire import Address, SocketNetwork, WireError
+
+Wire = Literal["auto", "tcp", "shared-memory"]
+
+
+class Listening(Struct, frozen=True, tag=True):
+    """The coordinator is up."""
+
+    address: Address
+
+
+class Said(Struct, frozen=True, tag=True):
+    """Something that a worker's program wants to be known."""
+
+    value: Any
+
+
+class Result(Struct, frozen=True, tag=True):
+    """The last line of a node: what its program returned, or what ended it."""
+
+    value: Any = None
+    kind: str | None = None
+    words: str = ""
+
+
+Line = Listening | Said | Result
+
+
+class Seat(Struct, frozen=True, kw_only=True):
+    """Which node of which run this process is."""
+
+    role: Literal["coordinator", "server", "worker"]
+    job: Job
+    number: int = 0
+    coordinator: Address | None = None
+    wire: Wire = "auto"
+    token: str | None = None
+    trace: str | None = None
+    program: str = ""  # of a worker: "module:function", called with its post
+    arguments: dict[str, Any] = {}
+    threads: int = 1
+
+
+class Post:
+    """A seat that is taken: the node that this process is."""
+
+    def __init__(self, seat: Seat, says: Connection, leash: Connection) -> None:
+        self.seat = seat
+        self.job = seat.job
+        self.number = seat.number
+        self.arguments = seat.arguments
+        self._says = says
+        self._leash = leash
+        self._network = SocketNetwork(wire=seat.wire, token=seat.token)
+
+    @property
+    def coordinator(self) -> Address:
+        assert self.seat.coordinator is not None
+        return self.seat.coordinator
+
+    def worker(self, shapes: Mapping[str, Sequence[int]], **options: Any) -> Worker:
+        """The worker that this process is."""
+        return Worker(self.job, self._network, shapes, number=self.number, **options)
+
+    def say(self, value: Any) -> None:
+        """Tell whoever started the run."""
+        self.tell(Said(value))
+
+    def tell(self, line: Line) -> None:
+        with suppress(OSError):  # nobody listens any more
+            self._says.send_bytes(msgspec.json.encode(line))
+
+    def run(self) -> Any:
+        """Be that node until the run is over."""
+        torch.set_num_threads(self.seat.threads)
+        match self.seat.role:
+            case "coordinator":
+                return self._coordinate()
+            case "server":
+                return self._serve()
+        module, _, function = self.seat.program.partition(":")
+        program: Callable[[Post], Any] = getattr(import_module(module), function)
+        return program(self)
+
+    def _coordinate(self) -> None:
+        coordinator = Coordinator(self.job, self._network)
+        try:
+            self.tell(Listening(coordinator.start()))
+            Thread(target=self._watch, args=(coordinator,), name="paceline-watch", daemon=True).start()
+            coordinator.run()
+        finally:
+            coordinator.close()
+
+    def _watch(self, coordinator: Coordinator) -> None:
+        with suppress(EOFError, OSError):
+            self._leash.recv_bytes()  # nothing is ever sent: it ends when the other end does
+        coordinator.stop(PeerLost("whoever started the run is gone"))
+
+    def _serve(self) -> None:
+        trace = None if self.seat.trace is None else Path(self.seat.trace)
+        server = Server(self.job, self.number, self._network, trace=trace)
+        try:
+            server.run(self.coordinator)
+        finally:
+            server.close()
+
+
+def main(seat: bytes, says: Connection, leash: Connection, log: str) -> None:
+    """What the process runs. Output goes to the log."""
+    with open(log, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    post = Post(msgspec.json.decode(seat, type=Seat), says, leash)
+    try:
+        post.tell(Result(post.run()))
+    except (NodeError, WireError) as error:
+        post.tell(Result(kind=error.kind, words=str(error)))
+        sys.exit(1)
+    except Exception as error:
+        traceback.print_exc()
+        post.tell(Result(kind="failed", words=f"{type(error).__name__}: {error}"))
+        sys.exit(1)

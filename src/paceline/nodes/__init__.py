@@ -1,0 +1,34 @@
+"""The nodes of a run, coordinator, servers and workers: each drives a pure machine over a wire."""
+
+from paceline.nodes.coordinator import Coordinator
+from paceline.nodes.errors import (
+    Expelled,
+    NodeError,
+    NotFinite,
+    PeerLost,
+    StartFailed,
+    WaitedTooLong,
+    WrongModel,
+    WrongRequest,
+    error_of,
+)
+from paceline.nodes.job import Job
+from paceline.nodes.server import Server
+from paceline.nodes.worker import Handle, Worker
+
+__all__ = [
+    "Coordinator",
+    "Expelled",
+    "Handle",
+    "Job",
+    "NodeError",
+    "NotFinite",
+    "PeerLost",
+    "Server",
+    "StartFailed",
+    "WaitedTooLong",
+    "Worker",
+    "WrongModel",
+    "WrongRequest",
+    "error_of",
+]

@@ -1,0 +1,64 @@
+"""What a run is: the same value at every node that takes part.
+
+Its hash is part of every handshake, so that a node of another run, or of this one with other settings, is told so
+instead of training on something else.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from paceline.nodes.errors import WrongRequest
+from paceline.params import Optimizer
+from paceline.sync import parse
+from paceline.sync.models.base import UpdateRule
+from paceline.wire import MemoryNetwork, SocketNetwork
+
+Network = SocketNetwork | MemoryNetwork
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """The settings of a run.
+
+    `deterministic` sums the gradients of a round in the order of the workers' numbers, so that BSP gives the same bits
+    as one process. `barrier` makes every pull wait for all workers to meet at the coordinator first: slower, and only
+    there to be compared with. A worker that is silent for `silence` seconds counts as dead.
+    """
+
+    workers: int
+    servers: int = 1
+    sync: str = "bsp"
+    optimizer: Optimizer = Optimizer()
+    seed: int = 0
+    shards_per_server: int = 1
+    slicing: Literal["elastic", "by-key"] = "elastic"
+    update: UpdateRule | None = None
+    deterministic: bool = False
+    barrier: bool = False
+    start_within: float = 60.0
+    silence: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("workers", 1), ("servers", 1), ("shards_per_server", 1)):
+            if getattr(self, name) < least:
+                raise WrongRequest(f"{name} is {getattr(self, name)}; it is a whole number from {least}")
+        for name in ("start_within", "silence"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise WrongRequest(f"{name} is {getattr(self, name)}; it is a number of seconds above 0")
+        model = parse(self.sync)
+        if self.deterministic and not waits_for_its_round(model, self.update):
+            raise WrongRequest(
+                f"deterministic sums need a model whose workers wait for their own round, as bsp does, not {self.sync}"
+            )
+
+    def digest(self) -> str:
+        return blake2b(msgspec.msgpack.encode(self), digest_size=16).hexdigest()
+
+
+def waits_for_its_round(model: object, update: UpdateRule | None) -> bool:
+    """Does every gradient of a round stay where it is until the round closes, so that they can be summed in order?"""
+    return getattr(model, "name", "") in ("bsp", "esync") and update in (None, "round")

@@ -1,0 +1,274 @@
+"""A server: one or more shards, the workers' connections to them, and the line to the coordinator, in one loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import monotonic
+
+import torch
+
+from paceline.nodes import messages as m
+from paceline.nodes.coordinator import BEATS
+from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
+from paceline.nodes.job import Job, Network
+from paceline.nodes.norm_exchange import partners
+from paceline.nodes.shard_host import ShardHost
+from paceline.observe.trace import ShardSetup, Trace
+from paceline.params import Space
+from paceline.sync import ModelError
+from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop, WireError
+
+
+class Server:
+    """`trace` names the file that every event and command is written to."""
+
+    def __init__(
+        self,
+        job: Job,
+        number: int,
+        network: Network,
+        *,
+        trace: Path | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.job = job
+        self.number = number
+        self.hosts: dict[int, ShardHost] = {}
+        self._network = network
+        self._clock = clock
+        self._loop = Loop(clock=clock)
+        self._listener: Listener | None = None
+        self._coordinator: Channel | None = None
+        self._heard = clock()
+        self._members: dict[int, m.Member] = {}
+        self._server_of: dict[int, int] = {}  # by shard
+        self._partners: dict[int, Channel] = {}  # servers with parts of the same tensors, for LARS
+        self._trace_path = trace
+        self._trace: Trace | None = None
+        self._events = 0  # messages of workers so far
+        self._over = False
+        self._error: NodeError | None = None
+
+    def run(self, coordinator: Address) -> None:
+        """Serve until the coordinator says that the run is over. Raises what ended it, if it did not end well."""
+        config = self.job.digest()
+        self._listener = self._network.listen(config=config)
+        self._loop.listen(self._listener, self._connected)
+        hello = m.encode(m.ServerHello(self.number, os.getpid()))
+        deadline = self._clock() + self.job.start_within
+        channel = self._network.connect(coordinator, hello, config, deadline)
+        channel.peer = "the coordinator"
+        self._coordinator = channel
+        self._heard = self._clock()
+        self._loop.add(channel, self._from_coordinator, self._coordinator_closed)
+        channel.send(m.encode(m.Serving(self._listener.address)))
+        self._beat()
+        while not self._over:
+            pending = [host for host in self.hosts.values() if host.pending]
+            before = self._events
+            self._loop.run_once(min(host.patience for host in pending) if pending else None)
+            if self._events == before:
+                for host in pending:
+                    host.idle()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        self._loop.close()
+        if self._listener is not None:
+            self._listener.close()
+        for host in self.hosts.values():
+            host.close()
+        if self._trace is not None:
+            self._trace.close()
+
+    # The coordinator.
+
+    def _from_coordinator(self, channel: Channel, incoming: Incoming) -> None:
+        self._heard = self._clock()
+        message = m.decode(incoming.header)
+        match message:
+            case m.Alive():
+                pass
+            case m.Serve():
+                self._serve(message)
+                channel.send(m.encode(m.Ready()))
+            case m.Admit(member):
+                self._members[member.worker] = member
+                for host in self.hosts.values():
+                    host.join(member)
+                channel.send(m.encode(m.Admitted(member)))
+            case m.Expel(member):
+                self._leave(member)
+            case m.Change(sync, shard):
+                channel.send(m.encode(m.Changed(self._change(sync, shard))))
+            case m.Halt(kind, words) | m.Failed(kind, words):
+                self._end(error_of(kind, words) if kind is not None else None)
+            case _:
+                self._end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
+
+    def _coordinator_closed(self, _: Channel, error: WireError) -> None:
+        self._end(PeerLost(f"the coordinator is gone: {error.why}"))
+
+    def _beat(self) -> None:
+        now = self._clock()
+        if now - self._heard > self.job.silence:
+            self._end(PeerLost(f"the coordinator is gone: silent for {self.job.silence:g} s"))
+        if not self._over:
+            self._tell(m.Alive())
+            self._loop.call_at(now + self.job.silence / BEATS, self._beat)
+
+    def _tell(self, message: m.AnyMessage) -> None:
+        if self._coordinator is not None and not self._coordinator.closed:
+            self._coordinator.send(m.encode(message))
+
+    def _end(self, error: NodeError | None) -> None:
+        if not self._over:
+            self._over, self._error = True, error
+
+    def _serve(self, serve: m.Serve) -> None:
+        space = Space({tensor.name: tensor.shape for tensor in serve.tensors})
+        self._members = {member.worker: member for member in serve.members}
+        places = [place for place in serve.places if place.server == self.number]
+        if self._trace_path is not None:
+            workers = tuple(member.worker for member in serve.members)
+            update, seed = self.job.update, self.job.seed
+            self._trace = Trace(
+                self._trace_path, [ShardSetup(self.job.sync, workers, seed, place.shard, update) for place in places]
+            )
+            self._trace.start()
+        for place in places:
+            self.hosts[place.shard] = ShardHost(
+                place,
+                serve.places,
+                space,
+                getattr(torch, serve.dtype),
+                self.job,
+                serve.members,
+                clock=self._clock,
+                call_at=self._loop.call_at,
+                tell_partners=self._tell_partners,
+                trace=self._trace,
+            )
+        if self.job.optimizer.name == "lars":
+            self._meet_partners(serve, space)
+
+    def _meet_partners(self, serve: m.Serve, space: Space) -> None:
+        """Connect to the servers that have parts of tensors that this one has parts of. Of two, the lower one calls."""
+        self._server_of = {place.shard: place.server for place in serve.places}
+        sharing = partners(serve.places, space)
+        others = {self._server_of[other] for shard in self.hosts for other in sharing[shard]}
+        hello, deadline = m.encode(m.ServerHello(self.number, os.getpid())), self._clock() + self.job.start_within
+        for server in sorted(other for other in others if other > self.number):
+            channel = self._network.connect(serve.servers[server], hello, self.job.digest(), deadline)
+            self._met(server, channel)
+
+    def _met(self, server: int, channel: Channel) -> None:
+        channel.peer = f"server {server}"
+        self._partners[server] = channel
+        self._loop.add(channel, self._from_partner, self._partner_closed)
+
+    def _partner_closed(self, channel: Channel, error: WireError) -> None:
+        """The coordinator hears of it too, and ends the run."""
+
+    def _from_partner(self, channel: Channel, incoming: Incoming) -> None:
+        message = m.decode(incoming.header)
+        if isinstance(message, m.Norms):
+            for host in self.hosts.values():
+                host.take_norms(message)
+
+    def _tell_partners(self, norms: m.Norms, shards: set[int]) -> None:
+        servers = {self._server_of[shard] for shard in shards}
+        for server in servers:
+            if server == self.number:
+                for shard in shards & self.hosts.keys():
+                    self._loop.call_soon(partial(self.hosts[shard].take_norms, norms))
+            elif server in self._partners and not self._partners[server].closed:
+                self._partners[server].send(m.encode(norms))
+
+    def _change(self, sync: str, shard: int | None) -> str | None:
+        try:
+            for host in self.hosts.values() if shard is None else [self.hosts[shard]]:
+                host.change(sync)
+        except (ModelError, KeyError) as error:
+            return str(error)
+        return None
+
+    def _leave(self, member: m.Member) -> None:
+        if self._members.get(member.worker) == member:
+            del self._members[member.worker]
+            for host in self.hosts.values():
+                host.leave(member)
+
+    # The workers.
+
+    def _connected(self, channel: Channel, hello: bytes) -> None:
+        try:
+            match m.decode(hello):
+                case m.WorkerHello(worker, _, incarnation) if worker is not None:
+                    member = m.Member(worker, incarnation)
+                case m.ServerHello(server, _) if self.job.optimizer.name == "lars":
+                    self._met(server, channel)
+                    return
+                case other:
+                    raise WrongRequest(f"a {type(other).__name__} has no business here")
+            if self._members.get(member.worker) != member:
+                raise WrongRequest(f"worker {member.worker}, life {member.incarnation}, is not in the run")
+        except WrongRequest as error:
+            self._refuse(channel, error)
+            return
+        channel.peer = f"worker {member.worker}"
+        channel.sink = lambda header, size: self._landing(member, header, size)
+        self._loop.add(
+            channel,
+            lambda channel, incoming: self._from_worker(channel, member, incoming),
+            lambda _, error: self._worker_closed(member, error),
+        )
+        for host in self.hosts.values():
+            host.connect(channel, member)
+
+    def _landing(self, member: m.Member, header: bytes, size: int) -> memoryview | None:
+        try:
+            message = m.decode(header)
+            if not isinstance(message, m.Push | m.Initial):
+                raise WrongRequest(f"a {type(message).__name__} came with {size} bytes")
+            return self._host(message.shard).landing(member, size)
+        except WrongRequest as error:
+            raise FrameError("", str(error)) from None
+
+    def _from_worker(self, channel: Channel, member: m.Member, incoming: Incoming) -> None:
+        self._events += 1
+        try:
+            match m.decode(incoming.header):
+                case m.Push() as push:
+                    self._host(push.shard).push(member, push, incoming)
+                case m.Pull() as pull:
+                    self._host(pull.shard).pull(member, pull)
+                case m.Initial(shard):
+                    self._host(shard).give_first(member, incoming)
+                    if all(host.initialised for host in self.hosts.values()):
+                        self._tell(m.Initialised())
+                case other:
+                    raise WrongRequest(f"worker {member.worker} sent {type(other).__name__} to a server")
+        except WrongRequest as error:
+            self._refuse(channel, error)
+            self._worker_closed(member, error)
+
+    def _host(self, shard: int) -> ShardHost:
+        host = self.hosts.get(shard)
+        if host is None:
+            raise WrongRequest(f"shard {shard} is not on server {self.number}; it has {sorted(self.hosts)}")
+        return host
+
+    def _worker_closed(self, member: m.Member, error: Exception) -> None:
+        if self._members.get(member.worker) == member:
+            self._leave(member)
+            self._tell(m.Lost(member, str(error)))
+
+    def _refuse(self, channel: Channel, error: NodeError) -> None:
+        if not channel.closed:
+            channel.send(m.encode(m.Failed(error.kind, str(error))))
+            channel.close(str(error))

@@ -1,0 +1,343 @@
+"""One shard on a server: the machine that decides, and the memory that its commands are carried out on.
+
+The machine knows no tensor, so it may run ahead of the memory: events are decided on as they come, and their commands
+wait in a row until they can be carried out. What they may have to wait for is
+
+- the first parameters, which one of the workers gives;
+- a buffer to write an update into, while the pulls that were granted before are still being read;
+- the norms of tensors that are cut between servers, for LARS.
+
+A gradient stays where it landed until it has been used: in the segment that its worker shares with the server, or in
+this shard's landing place for what comes over a socket. Only then may the worker write the next one there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+
+from paceline.nodes import messages as m
+from paceline.nodes.errors import WrongRequest
+from paceline.nodes.job import Job
+from paceline.nodes.memory import tensor_over
+from paceline.nodes.norm_exchange import NormExchange, partners
+from paceline.observe.trace import Trace
+from paceline.params import Space
+from paceline.params.norms import Norms
+from paceline.params.store import Store
+from paceline.sync import (
+    Advance,
+    Apply,
+    Command,
+    Drop,
+    Event,
+    Grant,
+    Joined,
+    Left,
+    Pulled,
+    Pushed,
+    SetModel,
+    SetTimer,
+    Shard,
+    TimerFired,
+)
+from paceline.wire import Channel, Incoming, Segment
+
+SMALL = 64 * 1024  # gradients up to this size land in ordinary memory
+LIVES = 1 << 32  # tells the gradients of two lives of a worker in one round apart
+SUMMED_PER_SECOND = 8e9  # bytes, roughly: how long to wait for the rest of a round before summing a part of it
+
+
+class Landing:
+    """Where gradients that come over a socket are put, one at a time."""
+
+    def __init__(self, size: int, dtype: torch.dtype) -> None:
+        self._segment = Segment(size) if size > SMALL else None
+        self.view = memoryview(bytearray(size)) if self._segment is None else self._segment.view
+        self.values = tensor_over(self.view, dtype)
+        self.taken = False
+        self.paused = False  # is the channel waiting for it?
+
+    def close(self) -> None:
+        if self._segment is not None:
+            self._segment.close()
+
+
+class Line:
+    """A worker's connection to this shard, and where its gradients land if they come over a socket."""
+
+    def __init__(self, channel: Channel, member: m.Member) -> None:
+        self.channel = channel
+        self.member = member
+        self.landing: Landing | None = None
+
+    def send(
+        self, message: m.AnyMessage, payload: memoryview | None = None, done: Callable[[], None] | None = None
+    ) -> None:
+        """Unless the worker is gone already, which the server hears of by itself."""
+        if not self.channel.closed:
+            self.channel.send(m.encode(message), payload, done)
+        elif done is not None:
+            done()
+
+
+class Gradient:
+    """A gradient that has come and is still in its worker's memory."""
+
+    def __init__(self, line: Line, push: m.Push, incoming: Incoming, dtype: torch.dtype) -> None:
+        self.line = line
+        self.push = push
+        self.key = line.member.worker + LIVES * line.member.incarnation
+        self.freed = False
+        self._incoming = incoming
+        self._landing = line.landing if line.landing and incoming.payload is line.landing.view else None
+        assert incoming.payload is not None
+        self.values = self._landing.values if self._landing else tensor_over(incoming.payload, dtype)
+
+    def free(self) -> None:
+        """It has been used: the worker may write there again."""
+        if self.freed:
+            return
+        self.freed = True
+        self._incoming.release()
+        landing = self._landing
+        if landing is not None:
+            landing.taken = False
+            if landing.paused:
+                landing.paused = False
+                self.line.channel.resume()
+
+    def answer(self, outcome: m.Outcome, why: str = "") -> None:
+        if self.push.answer or outcome != "applied":
+            self.line.send(m.Answer(self.push.shard, self.push.iteration, outcome, why))
+
+
+class ShardHost:
+    """`call_at` runs a function at a time; `tell_partners` sends norms to these other shards."""
+
+    def __init__(
+        self,
+        place: m.Place,
+        places: list[m.Place],
+        space: Space,
+        dtype: torch.dtype,
+        job: Job,
+        members: list[m.Member],
+        *,
+        clock: Callable[[], float],
+        call_at: Callable[[float, Callable[[], None]], object],
+        tell_partners: Callable[[m.Norms, set[int]], None],
+        trace: Trace | None = None,
+    ) -> None:
+        self.place = place
+        self.initialised = False
+        self.refused = 0  # gradients that were not finite
+        self.nbytes = place.size * dtype.itemsize
+        self.patience = max(0.002, 2 * self.nbytes / SUMMED_PER_SECOND)
+        workers = [member.worker for member in members]
+        self.machine = Shard(job.sync, workers, job.seed, index=place.shard, update=job.update)
+        self.segments = (Segment(self.nbytes), Segment(self.nbytes))
+        first, second = (tensor_over(segment.view, dtype) for segment in self.segments)
+        self.store = Store(
+            job.optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic
+        )
+        self._dtype = dtype
+        self._clock = clock
+        self._call_at = call_at
+        self._trace = trace
+        others = partners(places, space)[place.shard] if job.optimizer.name == "lars" else set()
+        self._exchange = NormExchange(place.shard, others) if others else None
+        self._told = 0  # the round up to which the partners know this shard's norms
+        self._tell_partners = tell_partners
+        self._lines: dict[int, Line] = {}
+        self._todo: deque[tuple[Command, Gradient | None]] = deque()
+        self._gathered: dict[int, list[Gradient]] = {}  # by round: in a sum that is still to be made
+
+    # What happens.
+
+    def connect(self, channel: Channel, member: m.Member) -> None:
+        self._lines[member.worker] = Line(channel, member)
+        for segment in self.segments:
+            channel.share(segment)
+
+    def give_first(self, member: m.Member, incoming: Incoming) -> None:
+        """The first parameters have come."""
+        first = self._gradient(member, m.Push(self.place.shard, -1, -1), incoming)
+        if self.initialised:
+            raise WrongRequest(f"shard {self.place.shard} has its first parameters already")
+        self.store.set(first.values)
+        self.initialised = True
+        first.free()
+        self.work()
+
+    def push(self, member: m.Member, push: m.Push, incoming: Incoming) -> None:
+        gradient = self._gradient(member, push, incoming)
+        life, stop = member.incarnation, push.stop
+        self._decide(Pushed(member.worker, push.iteration, life, push.sequence, push.significance, stop), gradient)
+
+    def pull(self, member: m.Member, pull: m.Pull) -> None:
+        self._decide(Pulled(member.worker, pull.iteration, member.incarnation, pull.stop))
+
+    def join(self, member: m.Member) -> None:
+        self._decide(Joined(member.worker, member.incarnation))
+
+    def leave(self, member: m.Member) -> None:
+        line = self._lines.get(member.worker)
+        if line is not None and line.member == member:
+            del self._lines[member.worker]
+        self._decide(Left(member.worker, member.incarnation))
+
+    def change(self, sync: str) -> None:
+        self._decide(SetModel(sync))
+
+    def take_norms(self, norms: m.Norms) -> None:
+        """A partner's part of the norms of tensors that both have a part of."""
+        if self._exchange is not None:
+            self._exchange.theirs(norms.shard, norms.to, norms.rounds)
+            self.work()
+
+    def landing(self, member: m.Member, size: int) -> memoryview | None:
+        """Where a payload of this worker is to land; None while the one before it is still in use."""
+        line = self._lines.get(member.worker)
+        if line is None or size != self.nbytes:
+            raise WrongRequest(f"{size} bytes from worker {member.worker} for shard {self.place.shard}: {self.nbytes}")
+        landing = line.landing = line.landing or Landing(self.nbytes, self._dtype)
+        if landing.taken:
+            self._absorb(member.worker)
+        if landing.taken:
+            landing.paused = True
+            return None
+        landing.taken = True
+        return landing.view
+
+    @property
+    def pending(self) -> bool:
+        """Are there gradients that could be summed while there is nothing else to do?"""
+        return any(not gradient.freed for gradients in self._gathered.values() for gradient in gradients)
+
+    def idle(self) -> None:
+        self._absorb(None)
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+    # Carrying out.
+
+    def _decide(self, event: Event, gradient: Gradient | None = None) -> None:
+        now = self._clock()
+        commands = self.machine.handle(event, now)
+        if self._trace is not None:
+            self._trace.record(self.place.shard, now, event, commands)
+        for command in commands:
+            self._todo.append((command, gradient if isinstance(command, Apply | Drop) else None))
+        self.work()
+
+    def work(self) -> None:
+        """Carry out what can be carried out now."""
+        todo = self._todo
+        while todo and self.initialised and self._ready(todo[0][0]):
+            command, gradient = todo.popleft()
+            match command:
+                case Grant():
+                    self._grant(command)
+                case Apply():
+                    assert gradient is not None
+                    self._apply(command, gradient)
+                case Advance():
+                    self._advance(command)
+                case Drop():
+                    self._drop(command, gradient)
+                case SetTimer(at, timer):
+                    self._set_timer(at, TimerFired(timer))
+
+    def _ready(self, command: Command) -> bool:
+        if isinstance(command, Advance):
+            return self.store.can_update and (self._exchange is None or self._have_norms(command, self._exchange))
+        return not isinstance(command, Apply) or command.round is not None or self.store.can_update
+
+    def _have_norms(self, advance: Advance, exchange: NormExchange) -> bool:
+        if advance.to > self._told:
+            self._told = advance.to
+            rounds = {round_: self.store.partial_norms(round_) for round_ in self._gathered if round_ < advance.to}
+            exchange.mine(rounds)
+            self._tell_partners(m.Norms(self.place.shard, advance.to, rounds), exchange.others)
+        return exchange.complete(advance.to)
+
+    def _apply(self, apply: Apply, gradient: Gradient) -> None:
+        if apply.round is not None:
+            self.store.gather(apply.round, gradient.key, gradient.values)
+            self._gathered.setdefault(apply.round, []).append(gradient)
+            return
+        view, share = self.machine.view, 1 / max(self.machine.view.live, 1)
+        norms = Norms({name: (w, g * share * share) for name, (w, g) in gradient.push.norms.items()})
+        taken = self.store.apply(gradient.values, share=share, progress=view.clock, norms=norms)
+        gradient.free()
+        self._tell_outcome(gradient, taken)
+
+    def _advance(self, advance: Advance) -> None:
+        scaling: Literal["mean", "linear"] = getattr(self.machine.model, "scaling", "mean")
+        for round_ in sorted(round_ for round_ in self._gathered if round_ < advance.to):
+            norms = None if self._exchange is None else self._exchange.total(round_)
+            closed = self.store.close(round_, progress=round_, scaling=scaling, norms=norms)
+            for gradient in self._gathered.pop(round_):
+                gradient.free()
+                self._tell_outcome(gradient, gradient.key not in closed.refused and not closed.overflowed)
+        if self._exchange is not None:
+            self._exchange.forget(advance.to)
+
+    def _grant(self, grant: Grant) -> None:
+        line = self._lines.get(grant.worker)
+        if line is None or line.member.incarnation != grant.incarnation:
+            return
+        if self._gathered:
+            self._absorb(grant.worker)
+        buffer = self.store.lend()
+        weigh = self.machine.model.weighs
+        parameters = m.Parameters(
+            self.place.shard, grant.iteration, grant.version, grant.clock, grant.next, grant.stop, weigh
+        )
+        line.send(parameters, self.segments[buffer].view, lambda: self._read(buffer))
+
+    def _read(self, buffer: int) -> None:
+        """A pull has been sent, and its buffer may be written into once nobody else reads it."""
+        self.store.give_back(buffer)
+        if self._todo:
+            self.work()
+
+    def _drop(self, drop: Drop, gradient: Gradient | None) -> None:
+        if gradient is None:
+            return  # a pull of somebody who is not in the run any more
+        gradient.free()
+        gradient.answer(drop.answer or "dropped", str(drop.reason))
+
+    def _set_timer(self, at: float, fired: TimerFired) -> None:
+        self._call_at(at, lambda: self._decide(fired))
+
+    def _absorb(self, worker: int | None) -> None:
+        """Sum what was only gathered, of one worker or of all, so that its memory is free."""
+        if worker is None:
+            self.store.absorb()
+        for round_, gradients in self._gathered.items():
+            for gradient in gradients:
+                if worker == gradient.line.member.worker:
+                    self.store.absorb(gradient.key)
+                if not self.store.holds(round_, gradient.key):
+                    gradient.free()
+
+    def _tell_outcome(self, gradient: Gradient, taken: bool) -> None:
+        if not taken:
+            self.refused += 1
+        gradient.answer("applied" if taken else "refused", "" if taken else "it has NaN or Inf in it")
+
+    def _gradient(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
+        line, payload = self._lines.get(member.worker), incoming.payload
+        if line is None or line.member != member:
+            raise WrongRequest(f"worker {member.worker} is not connected to shard {self.place.shard}")
+        if payload is None or payload.nbytes != self.nbytes:
+            size = 0 if payload is None else payload.nbytes
+            raise WrongRequest(f"shard {self.place.shard} takes {self.nbytes} bytes, and {size} have come")
+        return Gradient(line, push, incoming, self._dtype)

@@ -1,0 +1,397 @@
+"""A worker: pushes gradients, pulls parameters, and goes on when the synchronization model lets it.
+
+    with Worker(job, network, shapes) as worker:
+        worker.start(coordinator, initial)
+        while worker.iteration < iterations:
+            worker.gradients.copy_(...)      # or let autograd write there
+            worker.push()
+            worker.clock()                   # worker.parameters are those to go on from
+
+`gradients` and `parameters` are flat tensors with the whole model. `gradients` lies in memory that the wire sends from:
+a gradient written there moves once, into the server's sum. Nothing here runs on another thread but the heartbeats, so
+messages go out and come in while a method of the worker is being called; `push` and `pull` return at once with a handle
+to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paceline import params
+from paceline.nodes import messages as m
+from paceline.nodes.control import Control
+from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongModel, WrongRequest, error_of
+from paceline.nodes.job import Job, Network
+from paceline.nodes.memory import tensor_over
+from paceline.params import Space
+from paceline.params.norms import square
+from paceline.sync import Grant, Reason
+from paceline.sync.partial_pull import Start
+from paceline.sync.worker import Worker as Machine
+from paceline.wire import Address, Channel, FrameError, Incoming, Loop, Segment, Timeout, WireError
+
+VERDICT = 1.0  # how long to wait for the coordinator to say why a server's connection has closed
+Values = Tensor | Mapping[str, Tensor]  # flat, or by the parameters' names
+NO_REASON = Reason("", "open")  # a grant's reason stays with the server, in its trace
+
+
+class Handle:
+    """Something under way. `outcome` has, for a push, what became of it on each shard."""
+
+    def __init__(self, worker: Worker, what: str, shards: Sequence[int]) -> None:
+        self._worker = worker
+        self._what = what
+        self._missing = set(shards)
+        self.outcome: dict[int, m.Outcome] = {}
+
+    @property
+    def done(self) -> bool:
+        return not self._missing
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until it is done. Without a timeout that may take as long as the model says, while all nodes are alive."""
+        self._worker.wait(lambda: self.done, timeout, self._what)
+
+    def _arrived(self, shard: int) -> None:
+        self._missing.discard(shard)
+
+
+class Worker:
+    """`number` is who it is; without one the coordinator gives it a free one.
+
+    `not_finite` says what happens when the servers refuse a gradient with NaN or Inf in it: `raise` an error that names
+    the parameter, or `skip` it and count.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        network: Network,
+        shapes: Mapping[str, Sequence[int]],
+        *,
+        number: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        not_finite: Literal["raise", "skip"] = "raise",
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.job = job
+        self.number = number
+        self.incarnation = 0
+        self.space = Space(shapes)
+        self.dtype = dtype
+        self.versions: dict[int, int] = {}  # of the parameters in place, by shard
+        self.refused = 0  # how many of its gradients had NaN or Inf in them
+        self.dropped = 0  # how many came too late
+        self.parameters = torch.zeros(self.space.size, dtype=dtype)
+        self._not_finite = not_finite
+        self._network = network
+        self._clock = clock
+        self._loop = Loop(clock=clock)
+        self._segment = Segment(self.space.size * dtype.itemsize)
+        self.gradients: Tensor = tensor_over(self._segment.view, dtype)
+        self._control = Control(job, network, clock, self._loop.wake)
+        self._channels: dict[int, Channel] = {}  # by server
+        self.places: list[m.Place] = []  # the shards
+        self._views: list[memoryview] = []  # of the parameters, by shard
+        self._machine = Machine(-1, 1)
+        self._weigh = False
+        self._cut: dict[int, list[params.Tensor]] = {}  # by shard: the tensors it has only a part of, if LARS must know
+        self._sending = 0  # how many shards have not taken what was last sent
+        self._pushes: dict[tuple[int, int], Handle] = {}  # by shard and iteration
+        self._pull: Handle | None = None
+        self._next: Start | None = None  # what the machine has decided to go on with
+        self._failure: NodeError | None = None
+        self._running = False
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def iteration(self) -> int:
+        """The iteration under way."""
+        return self._machine.iteration
+
+    # Coming and going.
+
+    def start(self, coordinator: Address, initial: Values) -> None:
+        """Take part: returns once the first parameters are in place. Those of one worker become everyone's."""
+        hello = m.WorkerHello(self.number, os.getpid())
+        shapes = [m.Shape(tensor.name, tensor.shape) for tensor in self.space.tensors]
+        self._control.start(coordinator, hello, m.Describe(shapes, str(self.dtype).removeprefix("torch.")))
+        begin = self._control.wait_for(m.Begin, self.job.start_within)
+        self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
+        self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
+        whole, size = memoryview(self.parameters.numpy().view(np.uint8).data), self.dtype.itemsize
+        self._views = [whole[place.start * size : place.stop * size] for place in begin.places]
+        if self.job.optimizer.name == "lars":
+            self._cut = {place.shard: _cut(place, self.space) for place in begin.places}
+        self._connect(begin.servers)
+        self._running = True
+        if begin.initial:
+            self._write(initial)
+            for place in self.places:
+                self._send(place, m.Initial(place.shard), payload=True)
+            self.wait(lambda: not self._sending, None, "handing over the first parameters")
+        self._pull = Handle(self, "the first parameters", range(len(self.places)))
+        for shard, pull in self._machine.begin(self._clock()):
+            self._send(self.places[shard], m.Pull(shard, pull.iteration))
+        self._go_on()
+
+    def close(self) -> None:
+        """Leave: in good order if nothing has gone wrong."""
+        if self._running and self._failed is None:
+            self._control.send(m.Finished())
+            self._control.verdict(VERDICT)
+        self._running = False
+        self._control.close()
+        self._loop.close()
+        self._segment.close()
+
+    # Training.
+
+    def push(
+        self, gradients: Values | None = None, *, shards: Iterable[int] | None = None, answer: bool = True
+    ) -> Handle:
+        """Send the gradient of the iteration under way: what is in `self.gradients`, or this.
+
+        `self.gradients` must not be written to until the handle is done or `clock` has returned. With `shards`, only
+        the parts of these are sent; the others must follow. Without `answer` the handle is done only when the pull is.
+        """
+        self._check_running()
+        if gradients is not None:
+            self.wait(lambda: not self._sending, None, "the servers to take the last gradient")
+            self._write(gradients)
+        push = self._machine.push(self._significance() if self._weigh else 0.0)
+        chosen = range(len(self.places)) if shards is None else list(shards)
+        handle = Handle(self, f"the push of iteration {push.iteration}", chosen)
+        for shard in chosen:
+            self._pushes[shard, push.iteration] = handle
+            norms = self._norms(shard) if self._cut else {}
+            message = m.Push(shard, push.iteration, push.iteration, push.significance, push.stop, answer, norms)
+            self._send(self.places[shard], message, payload=True)
+        return handle
+
+    def pull(self) -> Handle:
+        """Ask for the parameters to go on from. They are written to `self.parameters` as they come."""
+        self._check_running()
+        if self._pull is not None:
+            raise WrongRequest(f"iteration {self.iteration} has asked already; clock() waits for the answer")
+        self._pull = Handle(self, f"the pull of iteration {self.iteration}", range(len(self.places)))
+        pull, decisions = self._machine.pull(self._clock())
+        self._decided(decisions)
+        for place in self.places:
+            self._send(place, m.Pull(place.shard, pull.iteration, pull.stop))
+        return self._pull
+
+    def clock(self) -> int:
+        """End the iteration: wait for the parameters, and go on to the iteration that this returns."""
+        if self._pull is None:
+            if self.job.barrier:
+                self._meet()
+            self.pull()
+        return self._go_on()
+
+    def wait(self, until: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Until that holds. Raises what has ended the run, or NodeError after the timeout."""
+        deadline = None if timeout is None else self._clock() + timeout
+        try:
+            self._loop.run(lambda: until() or self._failed is not None, deadline)
+        except Timeout:
+            raise WaitedTooLong(f"{what} took more than {timeout:g} s") from None
+        if not until():
+            raise self._verdict()
+
+    def change(self, sync: str, shard: int | None = None) -> None:
+        """Put another synchronization model in force, on all shards or on one."""
+        self._check_running()
+        error = self._control.ask(m.Change(sync, shard), m.Changed, self.job.silence).error
+        if error is not None:
+            raise WrongRequest(error)
+
+    # What comes in.
+
+    def _message(self, channel: Channel, incoming: Incoming) -> None:
+        message = m.decode(incoming.header)
+        match message:
+            case m.Parameters():
+                self._arrived(message, incoming)
+            case m.Answer():
+                self._answered(message)
+            case m.Failed(kind, words):
+                self._failure = error_of(kind, words)
+            case _:
+                self._failure = WrongRequest(f"{channel.peer} sent {type(message).__name__}")
+
+    def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
+        place = self.places[message.shard]
+        if incoming.payload is not None and incoming.payload is not self._views[message.shard]:
+            self.parameters[place.start : place.stop].copy_(tensor_over(incoming.payload, self.dtype))
+        incoming.release()
+        self.versions[message.shard] = message.version
+        self._weigh = message.weigh
+        self._settle(message.shard, message.iteration, "applied")
+        grant = Grant(
+            self._machine.worker,
+            message.iteration,
+            message.version,
+            message.clock,
+            message.next,
+            NO_REASON,
+            message.stop,
+            self.incarnation,
+        )
+        decisions = self._machine.granted(message.shard, grant, self._clock())
+        if self._pull is not None:
+            self._pull._arrived(message.shard)
+        self._decided(decisions)
+
+    def _answered(self, answer: m.Answer) -> None:
+        self.dropped += answer.outcome == "dropped"
+        if answer.outcome == "refused":
+            self.refused += 1
+            if self._not_finite == "raise":
+                self._failure = NotFinite(
+                    f"the gradient of iteration {answer.iteration} was refused: {self._what_is_wrong()}"
+                )
+        self._settle(answer.shard, answer.iteration, answer.outcome)
+
+    def _settle(self, shard: int, iteration: int, outcome: m.Outcome) -> None:
+        """It is known what became of a push."""
+        handle = self._pushes.pop((shard, iteration), None)
+        if handle is not None:
+            handle.outcome[shard] = outcome
+            handle._arrived(shard)
+
+    def _landing(self, header: bytes, size: int) -> memoryview:
+        """Parameters that come over a socket land where they belong."""
+        message = m.decode(header)
+        if not isinstance(message, m.Parameters) or not 0 <= message.shard < len(self.places):
+            raise FrameError("", f"a {type(message).__name__} came with {size} bytes")
+        place = self.places[message.shard]
+        if size != place.size * self.dtype.itemsize:
+            raise FrameError("", f"{size} bytes came for shard {place.shard}, which has {place.size} elements")
+        return self._views[place.shard]
+
+    def _closed(self, server: int, _: Channel, error: WireError) -> None:
+        if self._failure is None:
+            self._failure = PeerLost(f"server {server} is gone: {error.why}")
+
+    # Single steps.
+
+    def _connect(self, servers: Mapping[int, Address]) -> None:
+        hello = m.encode(m.WorkerHello(self.number, os.getpid(), self.incarnation))
+        deadline = self._clock() + self.job.start_within
+        for server in sorted({place.server for place in self.places}):
+            channel = self._network.connect(servers[server], hello, self.job.digest(), deadline)
+            channel.peer = f"server {server}"
+            channel.sink = self._landing
+            channel.share(self._segment)
+            self._channels[server] = channel
+            self._loop.add(channel, self._message, partial(self._closed, server))
+
+    def _send(self, place: m.Place, message: m.AnyMessage, *, payload: bool = False) -> None:
+        channel = self._channels[place.server]
+        if payload:
+            size = self.dtype.itemsize
+            self._sending += 1
+            channel.send(m.encode(message), self._segment.view[place.start * size : place.stop * size], self._taken)
+        else:
+            channel.send(m.encode(message))
+
+    def _taken(self) -> None:
+        self._sending -= 1
+
+    def _go_on(self) -> int:
+        self.wait(lambda: self._next is not None, None, f"the parameters after iteration {self.iteration}")
+        self._next = self._pull = None
+        return self.iteration
+
+    def _decided(self, decisions: Iterable[object]) -> None:
+        for decision in decisions:
+            if isinstance(decision, Start):
+                self._next = decision
+
+    def _meet(self) -> None:
+        """The coordinator's barrier: when every shard has taken this worker's push, wait for the other workers."""
+        for handle in list(self._pushes.values()):
+            handle.wait()
+        self._control.ask(m.AtBarrier(self.iteration), m.PassBarrier, within=float("inf"))
+
+    def _write(self, values: Values) -> None:
+        if isinstance(values, Tensor):
+            if values.shape != self.gradients.shape or values.dtype != self.dtype:
+                raise WrongModel(
+                    f"values of shape {tuple(values.shape)} and type {values.dtype}; "
+                    f"the model has {self.space.size} elements of type {self.dtype}"
+                )
+            self.gradients.copy_(values)
+            return
+        for tensor in self.space.tensors:
+            value = values.get(tensor.name)
+            if value is None:
+                raise WrongModel(f"parameter {tensor.name!r} is missing")
+            if tuple(value.shape) != tensor.shape or value.dtype != self.dtype:
+                raise WrongModel(
+                    f"parameter {tensor.name!r} has the shape {tuple(value.shape)} and type {value.dtype}; "
+                    f"it is {tensor.shape} of type {self.dtype}"
+                )
+        unknown = set(values) - {tensor.name for tensor in self.space.tensors}
+        if unknown:
+            raise WrongModel(f"parameter {min(unknown)!r} is not in the model")
+        for tensor in self.space.tensors:
+            self.gradients[tensor.start : tensor.stop].copy_(values[tensor.name].detach().reshape(-1))
+
+    def _norms(self, shard: int) -> dict[str, tuple[float, float]]:
+        """|w|² and |g|² of the tensors that this shard has only a part of."""
+        return {
+            tensor.name: (
+                square(self.parameters[tensor.start : tensor.stop]),
+                square(self.gradients[tensor.start : tensor.stop]),
+            )
+            for tensor in self._cut[shard]
+        }
+
+    def _significance(self) -> float:
+        weight = float(torch.linalg.vector_norm(self.parameters))
+        return float(torch.linalg.vector_norm(self.gradients)) / weight if weight else 0.0
+
+    def _what_is_wrong(self) -> str:
+        for tensor in self.space.tensors:
+            if not torch.isfinite(self.gradients[tensor.start : tensor.stop]).all():
+                return f"parameter {tensor.name!r} has NaN or Inf in it"
+        return "the sum with the others overflows"
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise WrongRequest("this worker has not started, or has ended; call start() first")
+        if self._failed is not None:
+            raise self._verdict()
+
+    @property
+    def _failed(self) -> NodeError | None:
+        return self._failure or self._control.error
+
+    def _verdict(self) -> NodeError:
+        """Why the run is over. A server may have ended because of another node: the coordinator knows."""
+        if isinstance(self._failure, PeerLost):
+            return self._control.verdict(VERDICT) or self._failure
+        failed = self._failed
+        assert failed is not None
+        return failed
+
+
+def _cut(place: m.Place, space: Space) -> list[params.Tensor]:
+    ends = (space.at(place.start), space.at(place.stop - 1))
+    cut = {tensor.name: tensor for tensor in ends if tensor.start < place.start or tensor.stop > place.stop}
+    return list(cut.values())

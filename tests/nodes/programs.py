@@ -1,0 +1,174 @@
+"""What workers do in the tests: each function is called with the worker's seat, in its process or on its thread."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paceline.nodes import WrongModel
+
+BATCH = 8
+
+
+def network() -> nn.Module:
+    """Small, with tensors of uneven sizes, none of which is a multiple of a vector's width."""
+    model = nn.Sequential(nn.Linear(19, 37), nn.Tanh(), nn.Linear(37, 11), nn.Tanh(), nn.Linear(11, 3))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+
+def batch(worker: int, iteration: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1000 * worker + iteration)
+    return torch.randn(BATCH, 19, generator=generator), torch.randn(BATCH, 3, generator=generator)
+
+
+def gradient(model: nn.Module, worker: int, iteration: int) -> dict[str, Tensor]:
+    """Of the loss on one worker's batch."""
+    model.zero_grad()
+    inputs, targets = batch(worker, iteration)
+    nn.functional.mse_loss(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def load(model: nn.Module, values: Tensor) -> None:
+    start = 0
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(values[start : start + parameter.numel()].reshape(parameter.shape))
+            start += parameter.numel()
+
+
+def digest(values: Tensor) -> str:
+    return sha256(values.numpy().tobytes()).hexdigest()
+
+
+def train(seat: Any) -> dict[str, Any]:
+    """Train for some steps; the hash of the parameters after each, and the last ones themselves."""
+    model = network()
+    hashes = []
+    with seat.worker(shapes(model)) as worker:
+        worker.start(seat.coordinator, flat(model))
+        while worker.iteration < seat.arguments["steps"]:
+            load(model, worker.parameters)
+            worker.push(gradient(model, worker.number, worker.iteration))
+            worker.clock()
+            hashes.append(digest(worker.parameters))
+        return {"number": worker.number, "hashes": hashes, "parameters": worker.parameters.tolist()}
+
+
+def constant(seat: Any) -> dict[str, Any]:
+    """Push gradients that are the same number everywhere, as fast as it goes.
+
+    Every version of a slice is then one number everywhere too, and a mix of two versions shows.
+    """
+    size, steps = seat.arguments["size"], seat.arguments["steps"]
+    mixed = 0
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(size))
+        while worker.iteration < steps:
+            worker.gradients.fill_(1.0 + worker.number + 0.37 * worker.iteration)
+            worker.push(answer=False)
+            worker.clock()
+            for place in worker.places:
+                part = worker.parameters[place.start : place.stop]
+                mixed += bool((part != part[0]).any())
+        return {"mixed": mixed, "iteration": worker.iteration}
+
+
+def uneven(seat: Any) -> dict[str, Any]:
+    """Computes longer the higher its number is. Changes the model on the way where it is told to."""
+    size, steps, changes = seat.arguments["size"], seat.arguments["steps"], seat.arguments.get("changes", {})
+    work = torch.randn(40 + 30 * seat.number, 40)
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.ones(size))
+        while worker.iteration < steps:
+            for _ in range(1 + worker.number * 3):
+                torch.mm(work, work.T)
+            worker.gradients.copy_(worker.parameters).mul_(0.1)
+            worker.push(answer=False)
+            if worker.number == 0 and str(worker.iteration) in changes:
+                worker.change(*changes[str(worker.iteration)])
+            worker.clock()
+        return {"iteration": worker.iteration, "dropped": worker.dropped}
+
+
+def endless(seat: Any) -> None:
+    """Train until something ends it; it says when it is well under way."""
+    with seat.worker({"values": (1000,)}) as worker:
+        worker.start(seat.coordinator, torch.ones(1000))
+        while True:
+            worker.gradients.fill_(0.001)
+            worker.push(answer=False)
+            worker.clock()
+            if worker.iteration == 3:
+                seat.say("under way")
+
+
+def some(seat: Any) -> int:
+    """As many steps as it is told, however many of the others are still there."""
+    with seat.worker({"values": (1000,)}) as worker:
+        worker.start(seat.coordinator, torch.ones(1000))
+        while worker.iteration < seat.arguments["steps"]:
+            worker.gradients.fill_(0.001)
+            worker.push(answer=False)
+            worker.clock()
+            if worker.iteration == 3:
+                seat.say("under way")
+        seat.say("done")
+        return int(worker.iteration)
+
+
+def until_joined(seat: Any) -> dict[str, Any]:
+    """Train until a second life of some worker has taken part for a while, and has said so in the parameters."""
+    with seat.worker({"values": (100,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(100))
+        first = worker.iteration
+        while worker.parameters.abs().max() < 10.0:
+            worker.gradients.fill_(-1000.0 if worker.incarnation else 0.0)
+            worker.push(answer=False)
+            worker.clock()
+            if worker.iteration == 3:
+                seat.say("under way")
+        return {"incarnation": worker.incarnation, "first": first}
+
+
+def of_odd_size(seat: Any) -> int:
+    """Some workers have a model of another size."""
+    odd = seat.number in seat.arguments["odd"]
+    size = 7 if odd else 10
+    with seat.worker({"values": (size,)}) as worker:
+        try:
+            worker.start(seat.coordinator, torch.zeros(size))
+        except WrongModel:
+            seat.say("refused")
+            raise
+        worker.push()
+        return int(worker.clock())
+
+
+def bad_gradient(seat: Any) -> dict[str, Any]:
+    """Worker 0 has one gradient that is not finite, in the last element of the last tensor."""
+    shapes = {"first": (300,), "second": (200,)}
+    with seat.worker(shapes, not_finite=seat.arguments["not_finite"]) as worker:
+        worker.start(seat.coordinator, torch.ones(500))
+        while worker.iteration < 10:
+            worker.gradients.fill_(0.1)
+            if worker.number == 0 and worker.iteration == 4:
+                worker.gradients[-1] = float(seat.arguments["value"])
+            worker.push(answer=False)
+            worker.clock()
+        return {"refused": worker.refused, "finite": bool(torch.isfinite(worker.parameters).all())}
