@@ -186,7 +186,8 @@ class Initial(Message, frozen=True):
 class Push(Message, frozen=True):
     """A gradient, as payload. Without `answer`, only a refusal is answered: the granted pull tells the rest.
 
-    `norms` has |w|² and |g|² of whole tensors that the shard has only a part of, for LARS.
+    With `pull` it is also the pull of the same iteration. `norms` has |w|² and |g|² of whole tensors that the shard has
+    only a part of, for LARS.
     """
 
     shard: int
@@ -195,6 +196,7 @@ class Push(Message, frozen=True):
     significance: float = 0.0
     stop: Stop | None = None
     answer: bool = True
+    pull: bool = False
     norms: dict[str, tuple[float, float]] = {}
 
 

@@ -244,7 +244,10 @@ class Server:
         try:
             match m.decode(incoming.header):
                 case m.Push() as push:
-                    self._host(push.shard).push(member, push, incoming)
+                    host = self._host(push.shard)
+                    host.push(member, push, incoming)
+                    if push.pull:
+                        host.pull(member, m.Pull(push.shard, push.iteration, push.stop))
                 case m.Pull() as pull:
                     self._host(pull.shard).pull(member, pull)
                 case m.Initial(shard):

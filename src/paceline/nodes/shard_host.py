@@ -62,6 +62,7 @@ class Landing:
         self.paused = False  # is the channel waiting for it?
 
     def close(self) -> None:
+        """A gradient that is still in it can be used until the end; the memory goes with the last who looks at it."""
         if self._segment is not None:
             self._segment.close()
 
@@ -73,6 +74,7 @@ class Line:
         self.channel = channel
         self.member = member
         self.landing: Landing | None = None
+        self.gathered: dict[int, Gradient] = {}  # by round: whose memory is still needed
 
     def send(
         self, message: m.AnyMessage, payload: memoryview | None = None, done: Callable[[], None] | None = None
@@ -154,7 +156,8 @@ class ShardHost:
         self._tell_partners = tell_partners
         self._lines: dict[int, Line] = {}
         self._todo: deque[tuple[Command, Gradient | None]] = deque()
-        self._gathered: dict[int, list[Gradient]] = {}  # by round: in a sum that is still to be made
+        self._gathered: dict[int, list[Gradient]] = {}  # by open round
+        self._unsummed = False  # has anything been gathered since the last time there was nothing to do?
 
     # What happens.
 
@@ -188,6 +191,8 @@ class ShardHost:
         line = self._lines.get(member.worker)
         if line is not None and line.member == member:
             del self._lines[member.worker]
+            if line.landing is not None:
+                line.landing.close()
         self._decide(Left(member.worker, member.incarnation))
 
     def change(self, sync: str) -> None:
@@ -206,7 +211,7 @@ class ShardHost:
             raise WrongRequest(f"{size} bytes from worker {member.worker} for shard {self.place.shard}: {self.nbytes}")
         landing = line.landing = line.landing or Landing(self.nbytes, self._dtype)
         if landing.taken:
-            self._absorb(member.worker)
+            self._absorb(line)
         if landing.taken:
             landing.paused = True
             return None
@@ -216,10 +221,15 @@ class ShardHost:
     @property
     def pending(self) -> bool:
         """Are there gradients that could be summed while there is nothing else to do?"""
-        return any(not gradient.freed for gradients in self._gathered.values() for gradient in gradients)
+        return self._unsummed and bool(self._gathered)
 
     def idle(self) -> None:
-        self._absorb(None)
+        """Sum what has come of a round, while it waits for the rest."""
+        self._unsummed = False
+        self.store.absorb()
+        for line in self._lines.values():
+            for round_ in [r for r, gradient in line.gathered.items() if not self.store.holds(r, gradient.key)]:
+                line.gathered.pop(round_).free()
 
     def close(self) -> None:
         for segment in self.segments:
@@ -271,6 +281,8 @@ class ShardHost:
         if apply.round is not None:
             self.store.gather(apply.round, gradient.key, gradient.values)
             self._gathered.setdefault(apply.round, []).append(gradient)
+            gradient.line.gathered[apply.round] = gradient
+            self._unsummed = True
             return
         view, share = self.machine.view, 1 / max(self.machine.view.live, 1)
         norms = Norms({name: (w, g * share * share) for name, (w, g) in gradient.push.norms.items()})
@@ -284,6 +296,7 @@ class ShardHost:
             norms = None if self._exchange is None else self._exchange.total(round_)
             closed = self.store.close(round_, progress=round_, scaling=scaling, norms=norms)
             for gradient in self._gathered.pop(round_):
+                gradient.line.gathered.pop(round_, None)
                 gradient.free()
                 self._tell_outcome(gradient, gradient.key not in closed.refused and not closed.overflowed)
         if self._exchange is not None:
@@ -293,8 +306,8 @@ class ShardHost:
         line = self._lines.get(grant.worker)
         if line is None or line.member.incarnation != grant.incarnation:
             return
-        if self._gathered:
-            self._absorb(grant.worker)
+        if line.gathered:
+            self._absorb(line)
         buffer = self.store.lend()
         weigh = self.machine.model.weighs
         parameters = m.Parameters(
@@ -317,16 +330,12 @@ class ShardHost:
     def _set_timer(self, at: float, fired: TimerFired) -> None:
         self._call_at(at, lambda: self._decide(fired))
 
-    def _absorb(self, worker: int | None) -> None:
-        """Sum what was only gathered, of one worker or of all, so that its memory is free."""
-        if worker is None:
-            self.store.absorb()
-        for round_, gradients in self._gathered.items():
-            for gradient in gradients:
-                if worker == gradient.line.member.worker:
-                    self.store.absorb(gradient.key)
-                if not self.store.holds(round_, gradient.key):
-                    gradient.free()
+    def _absorb(self, line: Line) -> None:
+        """Sum what was only gathered of one worker, because its memory is needed again."""
+        for gradient in line.gathered.values():
+            self.store.absorb(gradient.key)
+            gradient.free()
+        line.gathered.clear()
 
     def _tell_outcome(self, gradient: Gradient, taken: bool) -> None:
         if not taken:

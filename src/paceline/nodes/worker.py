@@ -5,7 +5,7 @@
         while worker.iteration < iterations:
             worker.gradients.copy_(...)      # or let autograd write there
             worker.push()
-            worker.clock()                   # worker.parameters are those to go on from
+            worker.clock()                   # worker.parameters are those to go on from; step() does both
 
 `gradients` and `parameters` are flat tensors with the whole model. `gradients` lies in memory that the wire sends from:
 a gradient written there moves once, into the server's sum. Nothing here runs on another thread but the heartbeats, so
@@ -33,7 +33,7 @@ from paceline.nodes.job import Job, Network
 from paceline.nodes.memory import tensor_over
 from paceline.params import Space
 from paceline.params.norms import square
-from paceline.sync import Grant, Reason
+from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import Start
 from paceline.sync.worker import Worker as Machine
 from paceline.wire import Address, Channel, FrameError, Incoming, Loop, Segment, Timeout, WireError
@@ -168,30 +168,16 @@ class Worker:
         `self.gradients` must not be written to until the handle is done or `clock` has returned. With `shards`, only
         the parts of these are sent; the others must follow. Without `answer` the handle is done only when the pull is.
         """
-        self._check_running()
-        if gradients is not None:
-            self.wait(lambda: not self._sending, None, "the servers to take the last gradient")
-            self._write(gradients)
-        push = self._machine.push(self._significance() if self._weigh else 0.0)
-        chosen = range(len(self.places)) if shards is None else list(shards)
-        handle = Handle(self, f"the push of iteration {push.iteration}", chosen)
-        for shard in chosen:
-            self._pushes[shard, push.iteration] = handle
-            norms = self._norms(shard) if self._cut else {}
-            message = m.Push(shard, push.iteration, push.iteration, push.significance, push.stop, answer, norms)
-            self._send(self.places[shard], message, payload=True)
-        return handle
+        self._prepare(gradients)
+        return self._push(range(len(self.places)) if shards is None else list(shards), answer=answer)
 
     def pull(self) -> Handle:
         """Ask for the parameters to go on from. They are written to `self.parameters` as they come."""
         self._check_running()
-        if self._pull is not None:
-            raise WrongRequest(f"iteration {self.iteration} has asked already; clock() waits for the answer")
-        self._pull = Handle(self, f"the pull of iteration {self.iteration}", range(len(self.places)))
-        pull, decisions = self._machine.pull(self._clock())
-        self._decided(decisions)
+        pull = self._ask()
         for place in self.places:
             self._send(place, m.Pull(place.shard, pull.iteration, pull.stop))
+        assert self._pull is not None
         return self._pull
 
     def clock(self) -> int:
@@ -200,6 +186,16 @@ class Worker:
             if self.job.barrier:
                 self._meet()
             self.pull()
+        return self._go_on()
+
+    def step(self, gradients: Values | None = None) -> int:
+        """A push and a clock, with one message to each shard instead of two."""
+        if self.job.barrier:
+            self.push(gradients)
+            return self.clock()
+        self._prepare(gradients)
+        self._push(range(len(self.places)), answer=False, pull=True)
+        self._ask()
         return self._go_on()
 
     def wait(self, until: Callable[[], bool], timeout: float | None, what: str) -> None:
@@ -288,6 +284,31 @@ class Worker:
             self._failure = PeerLost(f"server {server} is gone: {error.why}")
 
     # Single steps.
+
+    def _prepare(self, gradients: Values | None) -> None:
+        self._check_running()
+        if gradients is not None:
+            self.wait(lambda: not self._sending, None, "the servers to take the last gradient")
+            self._write(gradients)
+
+    def _push(self, shards: Sequence[int], *, answer: bool, pull: bool = False) -> Handle:
+        push = self._machine.push(self._significance() if self._weigh else 0.0)
+        i = push.iteration
+        handle = Handle(self, f"the push of iteration {i}", shards)
+        for shard in shards:
+            self._pushes[shard, i] = handle
+            norms = self._norms(shard) if self._cut else {}
+            message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms)
+            self._send(self.places[shard], message, payload=True)
+        return handle
+
+    def _ask(self) -> Pulled:
+        if self._pull is not None:
+            raise WrongRequest(f"iteration {self.iteration} has asked already; clock() waits for the answer")
+        self._pull = Handle(self, f"the pull of iteration {self.iteration}", range(len(self.places)))
+        pull, decisions = self._machine.pull(self._clock())
+        self._decided(decisions)
+        return pull
 
     def _connect(self, servers: Mapping[int, Address]) -> None:
         hello = m.encode(m.WorkerHello(self.number, os.getpid(), self.incarnation))
