@@ -8,9 +8,8 @@
             worker.clock()                   # worker.parameters are those to go on from; step() does both
 
 `gradients` and `parameters` are flat tensors with the whole model. `gradients` lies in memory that the wire sends from:
-a gradient written there moves once, into the server's sum. Nothing here runs on another thread but the heartbeats, so
-messages go out and come in while a method of the worker is being called; `push` and `pull` return at once with a handle
-to wait for.
+a gradient written there moves once, into the server's sum. `push` and `pull` return at once with a handle to wait for,
+and what they began goes on behind the caller's back.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from paceline.nodes.control import Control
 from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongModel, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
 from paceline.nodes.memory import tensor_over
+from paceline.nodes.pump import Pump
 from paceline.params import Space
 from paceline.params.norms import square
 from paceline.sync import Grant, Pulled, Reason
@@ -110,6 +110,7 @@ class Worker:
         self._next: Start | None = None  # what the machine has decided to go on with
         self._failure: NodeError | None = None
         self._running = False
+        self._pump = Pump(self._loop, self._under_way)
 
     def __enter__(self) -> Worker:
         return self
@@ -142,7 +143,7 @@ class Worker:
             self._write(initial)
             for place in self.places:
                 self._send(place, m.Initial(place.shard), payload=True)
-            self.wait(lambda: not self._sending, None, "handing over the first parameters")
+            self._wait(lambda: not self._sending, None, "handing over the first parameters")
         self._pull = Handle(self, "the first parameters", range(len(self.places)))
         for shard, pull in self._machine.begin(self._clock()):
             self._send(self.places[shard], m.Pull(shard, pull.iteration))
@@ -154,6 +155,7 @@ class Worker:
             self._control.send(m.Finished())
             self._control.verdict(VERDICT)
         self._running = False
+        self._pump.close()
         self._control.close()
         self._loop.close()
         self._segment.close()
@@ -168,38 +170,45 @@ class Worker:
         `self.gradients` must not be written to until the handle is done or `clock` has returned. With `shards`, only
         the parts of these are sent; the others must follow. Without `answer` the handle is done only when the pull is.
         """
-        self._prepare(gradients)
-        return self._push(range(len(self.places)) if shards is None else list(shards), answer=answer)
+        with self._pump.mine():
+            self._prepare(gradients)
+            handle = self._push(range(len(self.places)) if shards is None else list(shards), answer=answer)
+        self._pump.leave()
+        return handle
 
     def pull(self) -> Handle:
         """Ask for the parameters to go on from. They are written to `self.parameters` as they come."""
-        self._check_running()
-        pull = self._ask()
-        for place in self.places:
-            self._send(place, m.Pull(place.shard, pull.iteration, pull.stop))
-        assert self._pull is not None
-        return self._pull
+        with self._pump.mine():
+            handle = self._send_pull()
+        self._pump.leave()
+        return handle
 
     def clock(self) -> int:
         """End the iteration: wait for the parameters, and go on to the iteration that this returns."""
-        if self._pull is None:
-            if self.job.barrier:
-                self._meet()
-            self.pull()
-        return self._go_on()
+        with self._pump.mine():
+            if self._pull is None:
+                if self.job.barrier:
+                    self._meet()
+                self._send_pull()
+            return self._go_on()
 
     def step(self, gradients: Values | None = None) -> int:
         """A push and a clock, with one message to each shard instead of two."""
         if self.job.barrier:
             self.push(gradients)
             return self.clock()
-        self._prepare(gradients)
-        self._push(range(len(self.places)), answer=False, pull=True)
-        self._ask()
-        return self._go_on()
+        with self._pump.mine():
+            self._prepare(gradients)
+            self._push(range(len(self.places)), answer=False, pull=True)
+            self._ask()
+            return self._go_on()
 
     def wait(self, until: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Until that holds. Raises what has ended the run, or NodeError after the timeout."""
+        """Until that holds. Raises what has ended the run, or WaitedTooLong after the timeout."""
+        with self._pump.mine():
+            self._wait(until, timeout, what)
+
+    def _wait(self, until: Callable[[], bool], timeout: float | None, what: str) -> None:
         deadline = None if timeout is None else self._clock() + timeout
         try:
             self._loop.run(lambda: until() or self._failed is not None, deadline)
@@ -288,7 +297,7 @@ class Worker:
     def _prepare(self, gradients: Values | None) -> None:
         self._check_running()
         if gradients is not None:
-            self.wait(lambda: not self._sending, None, "the servers to take the last gradient")
+            self._wait(lambda: not self._sending, None, "the servers to take the last gradient")
             self._write(gradients)
 
     def _push(self, shards: Sequence[int], *, answer: bool, pull: bool = False) -> Handle:
@@ -301,6 +310,14 @@ class Worker:
             message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms)
             self._send(self.places[shard], message, payload=True)
         return handle
+
+    def _send_pull(self) -> Handle:
+        self._check_running()
+        pull = self._ask()
+        for place in self.places:
+            self._send(place, m.Pull(place.shard, pull.iteration, pull.stop))
+        assert self._pull is not None
+        return self._pull
 
     def _ask(self) -> Pulled:
         if self._pull is not None:
@@ -334,7 +351,7 @@ class Worker:
         self._sending -= 1
 
     def _go_on(self) -> int:
-        self.wait(lambda: self._next is not None, None, f"the parameters after iteration {self.iteration}")
+        self._wait(lambda: self._next is not None, None, f"the parameters after iteration {self.iteration}")
         self._next = self._pull = None
         return self.iteration
 
@@ -345,8 +362,7 @@ class Worker:
 
     def _meet(self) -> None:
         """The coordinator's barrier: when every shard has taken this worker's push, wait for the other workers."""
-        for handle in list(self._pushes.values()):
-            handle.wait()
+        self._wait(lambda: not self._pushes, None, f"the push of iteration {self.iteration}")
         self._control.ask(m.AtBarrier(self.iteration), m.PassBarrier, within=float("inf"))
 
     def _write(self, values: Values) -> None:
@@ -398,6 +414,10 @@ class Worker:
             raise WrongRequest("this worker has not started, or has ended; call start() first")
         if self._failed is not None:
             raise self._verdict()
+
+    def _under_way(self) -> bool:
+        pulling = self._pull is not None and not self._pull.done
+        return self._failed is None and (pulling or bool(self._sending) or bool(self._pushes))
 
     @property
     def _failed(self) -> NodeError | None:
