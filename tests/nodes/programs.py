@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from paceline.nodes import WrongModel
+from paceline.nodes import NodeError, WrongModel
 
 BATCH = 8
 
@@ -172,3 +173,62 @@ def bad_gradient(seat: Any) -> dict[str, Any]:
             worker.push(answer=False)
             worker.clock()
         return {"refused": worker.refused, "finite": bool(torch.isfinite(worker.parameters).all())}
+
+
+def overlapping(seat: Any) -> dict[str, Any]:
+    """Push to shard 0, go on only when its new values are here, and then push to shard 1."""
+    size = seat.arguments["size"]
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.ones(size))
+        worker.gradients.fill_(1.0)
+        first = worker.push(shards=[0])
+        worker.pull()
+        worker.wait(lambda: worker.versions[0] == 1, 60, "shard 0")
+        before = [worker.versions[0], worker.versions[1]]
+        second = worker.push(shards=[1])
+        worker.clock()
+        second.wait(60)
+        after = [worker.versions[0], worker.versions[1]]
+        return {"before": before, "after": after, "outcome": [first.outcome[0], second.outcome[1]]}
+
+
+def computing(seat: Any) -> dict[str, Any]:
+    """Push and pull, and then compute until both are done, without a look at the worker's methods."""
+    size = seat.arguments["size"]
+    work = torch.randn(100, 100)
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.ones(size))
+        worker.gradients.fill_(1.0)
+        push, pull = worker.push(), worker.pull()
+        deadline = monotonic() + 60
+        while not (push.done and pull.done) and monotonic() < deadline:
+            work = torch.tanh(work @ work)
+        done = push.done and pull.done
+        worker.clock()
+        return {"done": done, "value": round(float(worker.parameters[-1]), 6)}
+
+
+def misuse(seat: Any) -> dict[str, str]:
+    """What goes wrong when, in words."""
+    said = {}
+
+    def wrong(name: str, call: Any) -> None:
+        try:
+            call()
+        except NodeError as error:
+            said[name] = str(error)
+
+    bias, weight = torch.zeros(4), torch.zeros(2, 3)
+    with seat.worker({"weight": (2, 3), "bias": (3,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(9))
+        wrong("missing", lambda: worker.push({"weight": weight}))
+        wrong("unknown", lambda: worker.push({"weight": weight, "bias": bias[:3], "other": bias}))
+        wrong("shape", lambda: worker.push({"weight": weight, "bias": bias}))
+        wrong("dtype", lambda: worker.push({"weight": weight.double(), "bias": bias[:3]}))
+        wrong("flat", lambda: worker.push(torch.zeros(3)))
+        pull = worker.pull()
+        wrong("twice", worker.pull)
+        wrong("late", lambda: pull.wait(0.01))
+        worker.push()
+        worker.clock()
+    return said

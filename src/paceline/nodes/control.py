@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from paceline.nodes import messages as m
 from paceline.nodes.coordinator import BEATS
-from paceline.nodes.errors import NodeError, PeerLost, StartFailed, error_of
+from paceline.nodes.errors import NodeError, PeerLost, WaitedTooLong, error_of
 from paceline.nodes.job import Job, Network
 from paceline.wire import Address, Channel, Incoming, Loop, WireError
 
@@ -49,13 +49,16 @@ class Control:
         self._loop.call_soon(lambda: self._send(message))
         self._loop.wake()
 
-    def ask(self, message: m.AnyMessage, reply: type[Reply], within: float) -> Reply:
+    def ask(self, message: m.AnyMessage, reply: type[Reply], within: float | None) -> Reply:
         self.send(message)
         return self.wait_for(reply, within)
 
-    def wait_for(self, kind: type[Reply], within: float) -> Reply:
-        """The next message of this kind. Raises what has ended the run, or that nothing came."""
-        deadline = self._clock() + within
+    def wait_for(self, kind: type[Reply], within: float | None) -> Reply:
+        """The next message of this kind. Raises what has ended the run, or that nothing came.
+
+        Without a limit it may take as long as the other workers do; heartbeats tell whether the coordinator lives.
+        """
+        deadline = None if within is None else self._clock() + within
         with self._arrival:
             while True:
                 for message in self._inbox:
@@ -64,9 +67,9 @@ class Control:
                         return message
                 if self.error is not None:
                     raise self.error
-                left = deadline - self._clock()
-                if left <= 0:
-                    raise StartFailed(f"the coordinator sent no {kind.__name__} within {within:g} s")
+                left = None if deadline is None else deadline - self._clock()
+                if left is not None and left <= 0:
+                    raise WaitedTooLong(f"the coordinator sent no {kind.__name__} within {within:g} s")
                 self._arrival.wait(left)
 
     def verdict(self, within: float) -> NodeError | None:

@@ -363,7 +363,7 @@ class Worker:
     def _meet(self) -> None:
         """The coordinator's barrier: when every shard has taken this worker's push, wait for the other workers."""
         self._wait(lambda: not self._pushes, None, f"the push of iteration {self.iteration}")
-        self._control.ask(m.AtBarrier(self.iteration), m.PassBarrier, within=float("inf"))
+        self._control.ask(m.AtBarrier(self.iteration), m.PassBarrier, within=None)
 
     def _write(self, values: Values) -> None:
         if isinstance(values, Tensor):
