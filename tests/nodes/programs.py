@@ -109,12 +109,12 @@ def uneven(seat: Any) -> dict[str, Any]:
 
 def endless(seat: Any) -> None:
     """Train until something ends it; it says when it is well under way."""
-    with seat.worker({"values": (1000,)}) as worker:
-        worker.start(seat.coordinator, torch.ones(1000))
+    size = seat.arguments.get("size", 1000)
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.ones(size))
         while True:
             worker.gradients.fill_(0.001)
-            worker.push(answer=False)
-            worker.clock()
+            worker.step()
             if worker.iteration == 3:
                 seat.say("under way")
 
