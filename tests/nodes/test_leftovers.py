@@ -38,7 +38,7 @@ def _is_open(fd: str) -> bool:
 
 def segments(pids: list[int]) -> dict[str, int]:
     """The shared segments that these processes have mapped, by inode, and their sizes."""
-    found = {}
+    found: dict[str, int] = {}
     for pid in pids:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             if "memfd:paceline" in line:
