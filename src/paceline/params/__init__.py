@@ -3,7 +3,7 @@
 What is named here needs no torch; `updater` and `store` do, and are imported by those who hold tensors.
 """
 
-from paceline.params.optimizer import Group, Optimizer, OptimizerError
+from paceline.params.optimizer import Group, Optimizer, OptimizerError, optimizer_from
 from paceline.params.schedule import Schedule, ScheduleError
 from paceline.params.slicing import Move, Slice, Slicing, by_key, elastic
 from paceline.params.space import ParameterError, Space, Tensor
@@ -22,4 +22,5 @@ __all__ = [
     "Tensor",
     "by_key",
     "elastic",
+    "optimizer_from",
 ]

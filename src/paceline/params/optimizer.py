@@ -6,14 +6,19 @@ has an import path for a name, `my_package.my_module:MyOptimizer`; the servers i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from paceline.params.schedule import AnySchedule
 from paceline.params.space import ParameterError
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer as TorchOptimizer
 
 Value = bool | int | float | str | tuple[float, ...] | None
 Settings = dict[str, Value]
@@ -74,6 +79,16 @@ DEFAULTS: dict[str, Settings] = {
 }
 
 
+TORCH = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "Adagrad": "adagrad", "RMSprop": "rmsprop"}
+NOT_ELEMENTWISE = {
+    "LBFGS": "looks at the whole model and needs a closure",
+    "SparseAdam": "needs sparse gradients",
+    "Muon": "orthogonalizes whole matrices",
+    "Adafactor": "looks at rows and columns of whole matrices",
+}
+LOCAL = ("foreach", "fused", "capturable", "differentiable")  # how torch computes, not what
+
+
 class Group(Struct, frozen=True):
     """Tensors, by name, that have settings of their own; what a group does not set it has from the optimizer."""
 
@@ -114,6 +129,72 @@ class Optimizer(Struct, frozen=True):
     def resolved(self, group: Group | None = None) -> Settings:
         """All settings of a group, or of the tensors in none."""
         return {**DEFAULTS.get(self.name, {}), **self.settings, **(group.settings if group else {})}
+
+
+def optimizer_from(optimizer: TorchOptimizer, names: Mapping[Any, str]) -> Optimizer:
+    """What travels of a user's own `torch.optim` optimizer: its class, its settings and its parameter groups.
+
+    `names` says what its parameters are called, by parameter or by `id`. Its state, if it has any, stays behind.
+    """
+    name = _name_of(type(optimizer))
+    known = DEFAULTS.get(name) or inspect.signature(type(optimizer)).parameters
+    common = _settings_of(name, optimizer.defaults, known)
+    groups = []
+    for group in optimizer.param_groups:
+        tensors = tuple(_tensor_name(parameter, names) for parameter in group["params"])
+        groups.append(Group(tensors, _settings_of(name, group, known)))
+    if len(groups) == 1:
+        return Optimizer(name, groups[0].settings)
+    differing = [
+        Group(group.tensors, {key: value for key, value in group.settings.items() if common.get(key) != value})
+        for group in groups
+    ]
+    return Optimizer(name, common, tuple(group for group in differing if group.settings))
+
+
+def _name_of(kind: type) -> str:
+    if kind.__module__.split(".")[:2] == ["torch", "optim"]:
+        if kind.__name__ in NOT_ELEMENTWISE:
+            raise OptimizerError(
+                f"{kind.__name__} {NOT_ELEMENTWISE[kind.__name__]}, but a server may hold a part of a tensor only; "
+                f"take one of {', '.join(TORCH)}, or paceline's lars"
+            )
+        return TORCH.get(kind.__name__, f"torch.optim:{kind.__name__}")
+    if kind.__module__ == "__main__" or "." in kind.__qualname__:
+        where = "in the script itself" if kind.__module__ == "__main__" else "inside a function or a class"
+        raise OptimizerError(
+            f"{kind.__name__} is defined {where}, where the servers cannot import it; "
+            "move it to the top level of a module"
+        )
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _settings_of(name: str, given: Mapping[str, Any], known: Container[str]) -> Settings:
+    settings: Settings = {}
+    for key, value in given.items():
+        if key in known and key not in LOCAL:
+            settings[key] = _plain(name, key, value)
+    return settings
+
+
+def _plain(name: str, key: str, value: Any) -> Value:
+    if isinstance(value, tuple | list):
+        return tuple(float(_plain(name, key, number)) for number in value)  # type: ignore[arg-type]
+    if hasattr(value, "item"):  # a tensor of one element
+        value = value.item()
+    if isinstance(value, bool | int | float | str | None):
+        return value
+    raise OptimizerError(f"{name}: {key} is {value!r}, which cannot travel; it must be a number, true, false or a text")
+
+
+def _tensor_name(parameter: Any, names: Mapping[Any, str]) -> str:
+    name = names.get(id(parameter)) or names.get(parameter)
+    if name is None:
+        raise OptimizerError(
+            f"the optimizer has a parameter of shape {tuple(parameter.shape)} that the model has not; "
+            "give it model.parameters()"
+        )
+    return name
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -13,25 +13,29 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from paceline.params.optimizer import OptimizerError, Settings, Value, nearest, number
+from paceline.params.optimizer import OptimizerError, Settings, Value, nearest
 from paceline.params.rules import Rule
 
-WHAT_TO_DO = "take one of the built-in optimizers, or one that treats every element on its own"
+WHAT_TO_DO = "take a built-in optimizer (sgd, adam, lars, …) or one that treats every element on its own"
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1.0)  # of the gradients that an optimizer is tried out with: one that clips shows it
+SHAPE, CUT = (5, 8), 13
+
+Kind = Callable[..., torch.optim.Optimizer]
 
 
 class Own(Rule):
     """A user's optimizer for one row of elements."""
 
-    def __init__(self, path: str, settings: Settings) -> None:
-        self._path = path
-        kind = load(path)
-        self._row = torch.nn.Parameter(torch.zeros(0))
-        self._optimizer = make(path, kind, self._row, settings)
-        self.settings: Settings = {**settings, "lr": number(self._optimizer.param_groups[0], "lr")}
+    def __init__(self, path: str, settings: Settings, size: int, dtype: torch.dtype) -> None:
+        self._row = torch.nn.Parameter(torch.zeros(size, dtype=dtype))
+        self._optimizer = make(path, load(path), self._row, settings)
+        group = self._optimizer.param_groups[0]
+        if not isinstance(group.get("lr"), int | float):
+            raise OptimizerError(f"{path} has no learning rate; its parameter groups must have a number `lr`")
+        self.settings: Settings = {**settings, "lr": group["lr"]}
 
     def step(self, values: Tensor, gradient: Tensor, state: Sequence[Tensor], lr: float, count: int) -> None:
-        self._row.data, self._row.grad = values, gradient
+        self._row.data, self._row.grad = values, gradient.clone()  # a copy, for many optimizers write to it
         self._optimizer.param_groups[0]["lr"] = lr
         self._optimizer.step()
 
@@ -44,8 +48,8 @@ class Own(Rule):
             elif isinstance(value, Tensor | int | float):
                 state[name] = torch.as_tensor(value)
 
-    def load(self, state: Mapping[str, Tensor], start: int, stop: int, dtype: torch.dtype) -> None:
-        self._row.data = torch.zeros(stop - start, dtype=dtype)
+    def load(self, state: Mapping[str, Tensor], start: int, stop: int) -> None:
+        """Take over what `save` gave."""
         mine = self._optimizer.state[self._row]
         for name, value in state.items():
             if name != "steps":
@@ -70,9 +74,38 @@ def load(path: str) -> type[torch.optim.Optimizer]:
     return kind
 
 
-def make(
-    path: str, kind: Callable[..., torch.optim.Optimizer], row: torch.nn.Parameter, settings: Mapping[str, Value]
-) -> torch.optim.Optimizer:
+def check_elementwise(path: str, settings: Settings) -> None:
+    """Try an optimizer out: a small tensor must take the same steps whole and as two rows."""
+    kind = load(path)
+    generator = torch.Generator().manual_seed(0)
+    values, *gradients = torch.randn((1 + len(SCALES), *SHAPE), generator=generator, dtype=torch.float64)
+    make(path, kind, torch.nn.Parameter(values), settings)
+    gradients = [gradient * scale for gradient, scale in zip(gradients, SCALES, strict=True)]
+    try:
+        whole = _tried(path, kind, settings, values, gradients)
+        rows = [
+            _tried(path, kind, settings, values.flatten()[part], [gradient.flatten()[part] for gradient in gradients])
+            for part in (slice(CUT), slice(CUT, None))
+        ]
+    except Exception as error:
+        raise OptimizerError(f"{path} cannot step rows, parts of tensors ({error}); {WHAT_TO_DO}") from error
+    if not torch.allclose(whole.flatten(), torch.cat(rows), rtol=1e-9, atol=1e-12):
+        raise OptimizerError(
+            f"{path} cannot run on servers that hold parts of tensors: a tensor that is cut takes other steps than a "
+            f"whole one; {WHAT_TO_DO}"
+        )
+
+
+def _tried(path: str, kind: Kind, settings: Settings, values: Tensor, gradients: Sequence[Tensor]) -> Tensor:
+    parameter = torch.nn.Parameter(values.clone())
+    optimizer = make(path, kind, parameter, settings)
+    for gradient in gradients:
+        parameter.grad = gradient.clone()
+        optimizer.step()
+    return parameter.detach()
+
+
+def make(path: str, kind: Kind, row: torch.nn.Parameter, settings: Mapping[str, Value]) -> torch.optim.Optimizer:
     """An instance for one parameter."""
     known = inspect.signature(kind).parameters
     open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paceline.params.norms import Norms, local_rate, square
 from paceline.params.optimizer import Group, Optimizer, OptimizerError, Settings, nearest, number
-from paceline.params.own import Own
+from paceline.params.own import Own, check_elementwise
 from paceline.params.rows import PIECE
 from paceline.params.rules import Rule, rule
 from paceline.params.space import ParameterError, Space
@@ -58,8 +58,11 @@ class Updater:
             raise ParameterError(f"there are no elements {start} to {stop}; there are 0 to {space.size}")
         if dtype not in DTYPES:
             raise ParameterError(f"parameters of {dtype} cannot be updated; they must be float32 or float64")
+        if optimizer.own:
+            for group in (None, *optimizer.groups):
+                check_elementwise(optimizer.name, optimizer.resolved(group))
         self.optimizer, self.dtype, self.size = optimizer, dtype, stop - start
-        self._segments = _segments(optimizer, space, start, stop, deterministic)
+        self._segments = _segments(optimizer, space, start, stop, dtype, exact=deterministic)
         self._starts = [segment.start for segment in self._segments]
         self.cut = _cut(space, start, stop) if optimizer.name == "lars" else ()
         rules = [segment.rule for segment in self._segments]
@@ -147,7 +150,7 @@ class Updater:
         self.steps = int(state["steps"])
         for segment in self._segments:
             if isinstance(segment.rule, Own):
-                segment.rule.load(state, segment.start, segment.stop, self.dtype)
+                segment.rule.load(state, segment.start, segment.stop)
 
     def _step_piece(self, values: Tensor, gradient: Tensor, start: int, stop: int, factor: float) -> None:
         first = bisect_right(self._starts, start) - 1
@@ -194,7 +197,9 @@ class Updater:
         return local_rate(squares, trust=trust, weight_decay=weight_decay, eps=eps)
 
 
-def _segments(optimizer: Optimizer, space: Space, start: int, stop: int, exact: bool) -> list[Segment]:
+def _segments(
+    optimizer: Optimizer, space: Space, start: int, stop: int, dtype: torch.dtype, *, exact: bool
+) -> list[Segment]:
     """The slice, cut where the group changes; LARS and its norms need it cut where the tensor changes."""
     groups = _groups(optimizer, space)
     runs: list[tuple[int, int, Group | None, str | None]] = []
@@ -211,8 +216,11 @@ def _segments(optimizer: Optimizer, space: Space, start: int, stop: int, exact: 
     segments = []
     for begin, end, group, name in runs:
         settings = optimizer.resolved(group)
-        how = Own(optimizer.name, settings) if optimizer.own else rule(optimizer.name, settings, exact=exact)
-        segments.append(Segment(begin, end, how, how.settings if isinstance(how, Own) else settings, name))
+        if optimizer.own:
+            own = Own(optimizer.name, settings, end - begin, dtype)
+            segments.append(Segment(begin, end, own, own.settings, name))
+        else:
+            segments.append(Segment(begin, end, rule(optimizer.name, settings, exact=exact), settings, name))
     return segments
 
 
