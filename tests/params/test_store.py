@@ -1,8 +1,7 @@
-"""The store against one process that computes the same: sums in order, divides, and steps with torch's own optimizer."""
+"""The store against one process that does the same: it sums in order, divides, and steps with torch's own optimizer."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -10,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.params import Optimizer, ParameterError, Space
+from paceline.params import Optimizer, Space
 from paceline.params import rows as rows_module
-from paceline.params.store import Closed, OrderError, Store, StoreError
+from paceline.params.store import Closed, Store
 from tests.effort import cases
 
 MAKE: dict[str, Any] = {

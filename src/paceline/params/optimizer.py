@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,7 @@ NOT_ELEMENTWISE = {
     "Muon": "orthogonalizes whole matrices",
     "Adafactor": "looks at rows and columns of whole matrices",
 }
-LOCAL = ("foreach", "fused", "capturable", "differentiable")  # how torch computes, not what
+LOCAL = ("params", "foreach", "fused", "capturable", "differentiable")  # how torch computes, not what
 
 
 class Group(Struct, frozen=True):
@@ -137,11 +138,12 @@ def optimizer_from(optimizer: TorchOptimizer, names: Mapping[Any, str]) -> Optim
     `names` says what its parameters are called, by parameter or by `id`. Its state, if it has any, stays behind.
     """
     name = _name_of(type(optimizer))
+    named = {key if isinstance(key, int) else id(key): tensor for key, tensor in names.items()}
     known = DEFAULTS.get(name) or inspect.signature(type(optimizer)).parameters
     common = _settings_of(name, optimizer.defaults, known)
     groups = []
     for group in optimizer.param_groups:
-        tensors = tuple(_tensor_name(parameter, names) for parameter in group["params"])
+        tensors = tuple(_tensor_name(parameter, named) for parameter in group["params"])
         groups.append(Group(tensors, _settings_of(name, group, known)))
     if len(groups) == 1:
         return Optimizer(name, groups[0].settings)
@@ -170,25 +172,23 @@ def _name_of(kind: type) -> str:
 
 
 def _settings_of(name: str, given: Mapping[str, Any], known: Container[str]) -> Settings:
-    settings: Settings = {}
-    for key, value in given.items():
-        if key in known and key not in LOCAL:
-            settings[key] = _plain(name, key, value)
-    return settings
+    travels = [key for key in given if key in known and key not in LOCAL]
+    return {key: _plain(name, key, given[key]) for key in travels}
 
 
 def _plain(name: str, key: str, value: Any) -> Value:
     if isinstance(value, tuple | list):
         return tuple(float(_plain(name, key, number)) for number in value)  # type: ignore[arg-type]
-    if hasattr(value, "item"):  # a tensor of one element
-        value = value.item()
+    if hasattr(value, "item"):  # a number of torch or numpy
+        with suppress(RuntimeError, ValueError):
+            value = value.item()
     if isinstance(value, bool | int | float | str | None):
         return value
     raise OptimizerError(f"{name}: {key} is {value!r}, which cannot travel; it must be a number, true, false or a text")
 
 
-def _tensor_name(parameter: Any, names: Mapping[Any, str]) -> str:
-    name = names.get(id(parameter)) or names.get(parameter)
+def _tensor_name(parameter: Any, named: Mapping[int, str]) -> str:
+    name = named.get(id(parameter))
     if name is None:
         raise OptimizerError(
             f"the optimizer has a parameter of shape {tuple(parameter.shape)} that the model has not; "
@@ -199,8 +199,9 @@ def _tensor_name(parameter: Any, names: Mapping[Any, str]) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """The known name that was probably meant, as the end of a sentence."""
-    close = get_close_matches(name.lower(), list(names), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+    lowered = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), lowered, n=1)
+    return f", did you mean {lowered[close[0]]!r}?" if close else ""
 
 
 def number(settings: Mapping[str, Value], name: str) -> float:
