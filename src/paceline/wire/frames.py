@@ -6,8 +6,8 @@ A frame is a prelude of 16 bytes, a header and, if it is an inline message, a pa
     u16    u8    u8 u32            u64        little-endian
 
 `size` is the payload's length for messages; for the other kinds see below. All limits are checked on the prelude,
-before anything is allocated or asked for. `Reader.room()` says where the next bytes are to be put: a small buffer, or,
-within a large payload, the very memory that the payload is for.
+before anything is allocated or asked for. `Reader` has the next bytes put into a small buffer or, within a large
+payload, into the very memory that the payload is for.
 """
 
 from __future__ import annotations
@@ -70,45 +70,35 @@ class Reader:
         self.table = table
         self.sink: Sink = fresh
         self.blocked = False  # the sink had no place for the payload that is next
+        self.rest: memoryview | None = None  # within a payload: where the part of it goes that is still to come
+        self.stop = 0  # bytes in the buffer; with 0 there is no frame to be had
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
         self._start = 0
-        self._stop = 0
         self._header: bytes | None = None  # of the inline message that is being received
         self._size = 0
         self._target: memoryview | None = None  # where its payload goes
-        self._rest: memoryview | None = None  # the part of that which is still to come
-
-    @property
-    def midway(self) -> bool:
-        """Within the payload of a message: the next bytes go where the sink said."""
-        return self._rest is not None
 
     @property
     def empty(self) -> bool:
         """Nothing of a frame is here: a stream that ends now ends well."""
-        return self._header is None and self._start == self._stop
+        return self._header is None and self._start == self.stop
 
-    def room(self) -> memoryview:
-        """Where the next bytes are to be put. Never empty, unless the sink is being waited for."""
-        if self._rest is not None:
-            return self._rest
-        if self._stop == 0:
-            return self._view
-        return self._view[self._stop :]
-
-    def took(self, count: int) -> None:
-        """So many bytes were put into what `room()` gave last."""
-        if self._rest is not None:
-            self._rest = self._rest[count:]
+    def fill(self, receive: Callable[[memoryview], int]) -> int:
+        """Have the next bytes put where they belong. There is always room, unless the sink is being waited for."""
+        if self.rest is not None:
+            count = receive(self.rest)
+            self.rest = self.rest[count:]
         else:
-            self._stop += count
+            count = receive(self._view[self.stop :] if self.stop else self._view)
+            self.stop += count
+        return count
 
     def next(self) -> Frame | None:
         """The next whole frame. None: more bytes are needed or, if `blocked`, a place for the payload."""
         if self._header is not None:
             return self._go_on(self._header)
-        start, stop = self._start, self._stop
+        start, stop = self._start, self.stop
         if stop - start < PRELUDE_BYTES:
             self._compact()
             return None
@@ -121,21 +111,21 @@ class Reader:
             self._compact()
             return None
         header = bytes(self._view[start : start + length])
-        start += length
-        if start == stop:
-            start = self._stop = 0
-        self._start = start
-        if kind != INLINE:
-            return kind, header, size, None
-        self._size = size
-        return self._place(header)
+        self._start = start + length
+        if kind == INLINE:
+            self._size = size
+            return self._place(header)
+        if self._start == stop:
+            self._start = self.stop = 0
+        return kind, header, size, None
 
     def _go_on(self, header: bytes) -> Frame | None:
         if self._target is None:
             return self._place(header)
-        if self._rest:
+        if self.rest:
             return None
-        return self._whole(header, self._target)
+        payload, self._header, self._target, self.rest = self._target, None, None, None
+        return INLINE, header, self._size, payload
 
     def _place(self, header: bytes) -> Frame | None:
         size = self._size
@@ -148,26 +138,26 @@ class Reader:
             raise ValueError(
                 f"the sink gave {target.nbytes} bytes for a payload of {size}; it must be as large, writable"
             )
-        here = min(size, self._stop - self._start)
-        target[:here] = self._view[self._start : self._start + here]
-        self._start += here
-        if self._start == self._stop:
-            self._start = self._stop = 0
-        if here == size:
-            return self._whole(header, target)
-        self._header, self._target, self._rest = header, target, target[here:]
+        start, stop = self._start, self._start + size
+        if stop < self.stop:
+            self._start = stop
+        else:
+            stop = self.stop
+            self._start = self.stop = 0
+        if stop - start == size:
+            target[:] = self._view[start:stop]
+            self._header = None
+            return INLINE, header, size, target
+        target[: stop - start] = self._view[start:stop]
+        self._header, self._target, self.rest = header, target, target[stop - start :]
         return None
-
-    def _whole(self, header: bytes, payload: memoryview) -> Frame:
-        self._header = self._target = self._rest = None
-        return INLINE, header, self._size, payload
 
     def _compact(self) -> None:
         """Make room behind the part of a frame that is here."""
-        here = self._stop - self._start
+        here = self.stop - self._start
         if self._start:
-            self._view[:here] = self._view[self._start : self._stop]
-            self._start, self._stop = 0, here
+            self._view[:here] = self._view[self._start : self.stop]
+            self._start, self.stop = 0, here
 
     def _error(self, magic: int, kind: int, zero: int, length: int, size: int) -> FrameError:
         limit = self.table.get(kind)

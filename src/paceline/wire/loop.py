@@ -6,7 +6,7 @@ in the thread that runs the loop; only `wake` may be called from elsewhere.
 
 from __future__ import annotations
 
-import selectors
+import select
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -20,9 +20,12 @@ from paceline.wire.errors import Timeout
 if TYPE_CHECKING:
     from paceline.wire.listener import Listener, OnConnected
 
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
+Handler = Callable[[int], None]
 
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+
+AT_ONCE = 64  # descriptors handled in one turn
 LONGEST = 3600.0  # seconds of one wait
 
 
@@ -54,9 +57,10 @@ class Loop:
         self._soon: deque[Callable[[], None]] = deque()
         self._timers: list[Timer] = []
         self._made = 0  # timers so far
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Handler] = {}
         self._bell = Bell()
-        self._selector.register(self._bell, READ, self._woken)
+        self.watch(self._bell.fileno(), READ, self._woken)
 
     def __enter__(self) -> Loop:
         return self
@@ -99,8 +103,10 @@ class Loop:
 
     def run_once(self, timeout: float | None = None) -> None:
         """Wait for something to happen, no longer than `timeout`, and handle all that did."""
-        for key, events in self._selector.select(self._patience(timeout)):
-            key.data(events)
+        for fd, events in self._epoll.poll(self._patience(timeout), AT_ONCE):
+            handler = self._handlers.get(fd)  # an earlier one may have ended it
+            if handler is not None:
+                handler(events)
         for _ in range(len(self._soon)):
             self._soon.popleft()()
         if self._timers:
@@ -128,19 +134,22 @@ class Loop:
             channel.abort()
         while self._soon:
             self._soon.popleft()()
-        self._selector.close()
+        self._epoll.close()
         self._bell.close()
 
     # What channels and listeners call.
 
-    def watch(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
-        self._selector.register(fd, events, handler)
+    def watch(self, fd: int, events: int, handler: Handler) -> None:
+        """Call `handler` when the descriptor is ready for READ or WRITE; with other bits if it is broken."""
+        self._epoll.register(fd, events)
+        self._handlers[fd] = handler
 
-    def rewatch(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
-        self._selector.modify(fd, events, handler)
+    def rewatch(self, fd: int, events: int) -> None:
+        self._epoll.modify(fd, events)
 
     def unwatch(self, fd: int) -> None:
-        self._selector.unregister(fd)
+        self._epoll.unregister(fd)
+        del self._handlers[fd]
 
     def forget(self, channel: Channel) -> None:
         self.channels.discard(channel)

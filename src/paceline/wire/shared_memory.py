@@ -120,17 +120,20 @@ class SharedMemoryChannel(StreamChannel):
         return socket.send_fds(self._sock, buffers, [descriptor])
 
     def _receive(self, room: memoryview) -> int:
-        if self._reader.midway:
+        if self._reader.rest is not None:
             return self._sock.recv_into(room)
         count, ancillary, _, _ = self._sock.recvmsg_into((room,), ANCILLARY)
+        if ancillary:
+            self._received(ancillary)
+        return count
+
+    def _received(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        """A descriptor comes with the first byte of its frame, so one at most can be waiting when another comes."""
+        surplus = len(self._descriptors) > 1
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._descriptors += array.array("i", data[: len(data) - len(data) % DESCRIPTOR])
-        return count
-
-    def _take(self) -> None:
-        super()._take()
-        if len(self._descriptors) > 1:
+        if surplus:
             self.fail(SegmentError(self.peer, "more descriptors came than segments were announced"))
 
     # References.

@@ -151,9 +151,9 @@ class StreamChannel(Channel):
     # In.
 
     def _handle(self, events: int) -> None:
-        if events & WRITE:
+        if events != READ and self._outbox:
             self._flush()
-        if events & READ or self._blocked_on_write:
+        if events != WRITE or self._blocked_on_write:
             self._read()
 
     def _read(self) -> None:
@@ -164,7 +164,7 @@ class StreamChannel(Channel):
         reader, turn = self._reader, TURN
         while True:
             try:
-                count = self._receive(reader.room())
+                count = reader.fill(self._receive)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -174,18 +174,17 @@ class StreamChannel(Channel):
                 why = "it closed the connection without a word" if reader.empty else "it left within a frame"
                 self.fail(ChannelClosed(self.peer, why))
                 return
-            reader.took(count)
             self._take()
             turn -= count
-            if turn <= 0 or not self._taking or not self._more():
+            if not self._taking or turn <= 0 or (reader.rest is None and not self._pending()):
                 return
 
     def _receive(self, room: memoryview) -> int:
         return self._sock.recv_into(room)
 
-    def _more(self) -> bool:
-        """It is worth reading on in this turn."""
-        return self._reader.midway
+    def _pending(self) -> int:
+        """Bytes that are here already, and that no selector sees."""
+        return 0
 
     def _take(self) -> None:
         """Hand on the frames that are here."""
@@ -202,6 +201,8 @@ class StreamChannel(Channel):
                     self._on_message(self, Incoming(header, payload))
                 else:
                     self._control(kind, header, size)
+                if not reader.stop:
+                    return
         except WireError as error:
             self.fail(error)
 
@@ -244,7 +245,7 @@ class StreamChannel(Channel):
         elif not wanted:
             self._loop.unwatch(self._fd)
         else:
-            self._loop.rewatch(self._fd, wanted, self._handle)
+            self._loop.rewatch(self._fd, wanted)
         self._watched = wanted
 
     def _unwatch(self) -> None:

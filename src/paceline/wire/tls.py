@@ -93,13 +93,12 @@ class TLSChannel(StreamChannel):
         else:
             super()._lost(error)
 
-    def _more(self) -> bool:
-        """What the library has deciphered is seen by no selector."""
-        return True
+    def _pending(self) -> int:
+        return self._sock.pending()
 
     def _read(self) -> None:
         super()._read()
-        if self._taking and self._loop is not None and self._sock.pending():
+        if self._taking and self._loop is not None and self._pending():
             self._loop.call_soon(self._read)
 
     def _go_on(self) -> None:
