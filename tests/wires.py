@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +17,9 @@ from paceline.wire import (
     Channel,
     Incoming,
     Limits,
-    Listener,
     Loop,
     MemoryNetwork,
+    Segment,
     SocketNetwork,
     WireError,
 )
@@ -24,17 +27,13 @@ from paceline.wire import (
 Network = MemoryNetwork | SocketNetwork
 
 WIRES = ("memory", "shared-memory", "tcp", "tls")
-PATIENCE = 20.0  # seconds after which a test gives up
+PATIENCE = 30.0  # seconds after which a test gives up
 CERTIFICATES = Path(__file__).parent / "wire" / "certificates"
 
 
-def tls(who: str = "node", **options: str) -> TLS:
-    return TLS(
-        str(CERTIFICATES / f"{who}.pem"),
-        str(CERTIFICATES / f"{who}.key.pem"),
-        str(CERTIFICATES / "authority.pem"),
-        **options,
-    )
+def tls(who: str = "node", *, server_name: str | None = None) -> TLS:
+    certificate, key = CERTIFICATES / f"{who}.pem", CERTIFICATES / f"{who}.key.pem"
+    return TLS(str(certificate), str(key), str(CERTIFICATES / "authority.pem"), server_name)
 
 
 def network(wire: str, limits: Limits | None = None, token: str | None = None) -> Network:
@@ -45,43 +44,54 @@ def network(wire: str, limits: Limits | None = None, token: str | None = None) -
     return SocketNetwork(wire="tcp", limits=limits, token=token, tls=tls() if wire == "tls" else None)
 
 
+def descriptors() -> list[str]:
+    """What this process has open, but for shared memory, which views of it keep open."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return sorted(link for link in links if "/memfd:" not in link)
+
+
 class End:
-    """One end of a channel, and all that happened there."""
+    """One end of a channel, and all that happened there. Payloads are copied and released unless `keep` is set."""
 
     def __init__(self, loop: Loop, channel: Channel) -> None:
-        self.loop = loop
         self.channel = channel
         self.received: list[tuple[bytes, bytes | None]] = []
         self.errors: list[WireError] = []
-        self.done = 0
+        self.done: list[bytes] = []
+        self.kept: list[Incoming] = []
+        self.keep = False
         self.on_message: Callable[[Incoming], None] | None = None
         loop.add(channel, self._message, self._closed)
 
-    def send(self, header: bytes, payload: bytes | memoryview | None = None) -> None:
-        self.channel.send(header, payload, self._done)
-
-    def _done(self) -> None:
-        self.done += 1
+    def send(self, header: bytes, payload: bytes | bytearray | memoryview | None = None) -> None:
+        self.channel.send(header, payload, lambda: self.done.append(header))
 
     def _message(self, channel: Channel, incoming: Incoming) -> None:
         assert channel is self.channel
+        assert not self.errors
+        self.received.append((incoming.header, None if incoming.payload is None else bytes(incoming.payload)))
         if self.on_message is not None:
             self.on_message(incoming)
-            return
-        self.received.append((incoming.header, None if incoming.payload is None else bytes(incoming.payload)))
-        incoming.release()
+        elif self.keep:
+            self.kept.append(incoming)
+        else:
+            incoming.release()
 
     def _closed(self, channel: Channel, error: WireError) -> None:
+        assert channel.closed
         self.errors.append(error)
 
 
 class Wires:
     """A loop with a listener, and as many pairs as a test wants."""
 
-    def __init__(self, wire: str, limits: Limits | None = None) -> None:
+    def __init__(self, wire: str, limits: Limits | None, clock: Callable[[], float], token: str | None) -> None:
         self.wire = wire
-        self.loop = Loop()
-        self.network = network(wire, limits)
+        self.loop = Loop(clock=clock)
+        self.network = network(wire, limits, token)
         self.accepted: list[Channel] = []
         self.listener = self.network.listen(b"listener", "config")
         self.loop.listen(self.listener, lambda channel, hello: self.accepted.append(channel))
@@ -93,7 +103,20 @@ class Wires:
         return End(self.loop, channel), End(self.loop, self.accepted.pop())
 
     def until(self, condition: Callable[[], bool]) -> None:
-        self.loop.run(condition, self.loop.clock() + PATIENCE)
+        turn_until(self.loop, condition)
+
+    def share(self, end: End, size: int) -> Segment:
+        segment = Segment(size, "test")
+        end.channel.share(segment)
+        return segment
+
+
+def turn_until(loop: Loop, condition: Callable[[], bool]) -> None:
+    """Like Loop.run, by the real clock whatever the loop's is."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        loop.run_once(0.2)
 
 
 def connect(
@@ -111,7 +134,7 @@ def connect(
 
     thread = threading.Thread(target=run)
     thread.start()
-    loop.run(lambda: bool(result), loop.clock() + PATIENCE)
+    turn_until(loop, lambda: bool(result))
     thread.join(PATIENCE)
     if isinstance(result[0], BaseException):
         raise result[0]
@@ -119,10 +142,19 @@ def connect(
 
 
 @contextmanager
-def wires(wire: str, limits: Limits | None = None) -> Iterator[Wires]:
-    made = Wires(wire, limits)
+def wires(
+    wire: str,
+    limits: Limits | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    token: str | None = None,
+) -> Iterator[Wires]:
+    """Checks at the end that no descriptor is left open."""
+    gc.collect()
+    before = descriptors()
+    made = Wires(wire, limits, clock, token)
     with made.loop:
         yield made
-
-
-__all__ = ["PATIENCE", "WIRES", "End", "Listener", "Wires", "connect", "network", "tls", "wires"]
+    del made
+    gc.collect()
+    assert [link for link in descriptors() if link not in before] == []

@@ -13,6 +13,7 @@ from paceline.wire.errors import (
     Unreachable,
     WireError,
 )
+from paceline.wire.headers import decode
 from paceline.wire.listener import Listener
 from paceline.wire.loop import Loop, Timer
 from paceline.wire.memory import MemoryNetwork
@@ -41,5 +42,6 @@ __all__ = [
     "Timer",
     "Unreachable",
     "WireError",
+    "decode",
     "host_id",
 ]

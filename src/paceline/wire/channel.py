@@ -205,7 +205,8 @@ class Channel(ABC):
     def _changed(self) -> None:
         """The state, the loop or whether it is paused is another now."""
         self._taking = self._loop is not None and not self._paused and self._state in ("greeting", "open")
-        self._watch()
+        if self._state != "closed":
+            self._watch()
 
     def _part(self, why: str) -> None:
         """Say goodbye, and leave when the peer has left or LINGER is over."""

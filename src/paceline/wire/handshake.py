@@ -20,8 +20,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from paceline.wire.errors import HandshakeRefused
+from paceline.wire.errors import FrameError, HandshakeRefused
 from paceline.wire.frames import MAX_HANDSHAKE
+from paceline.wire.headers import decode
 
 PROTOCOL = 1
 NONCE = 32  # bytes
@@ -61,7 +62,7 @@ class Refused(Struct, frozen=True, tag=True):
 Message = Opening | Challenge | Proof | Accepted | Refused
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Message).decode
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class Handshake:
@@ -92,9 +93,9 @@ class Handshake:
     def receive(self, data: bytes) -> bytes | None:
         """Take a message in; say what to answer. Raises HandshakeRefused, which `refusal` puts into a message."""
         try:
-            message = _decode(data)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise HandshakeRefused("", "malformed", f"what came is no handshake: {error}") from None
+            message = decode(_decoder, data, "")
+        except FrameError as error:
+            raise HandshakeRefused("", "malformed", f"what came is no handshake: {error.why}") from None
         if isinstance(message, Refused):
             code = message.code if message.code in CODES else "unknown"
             raise HandshakeRefused("", code, message.why[:1024], told=True)

@@ -110,7 +110,8 @@ class MemoryChannel(Channel):
         inbox.extendleft(reversed(waiting))
 
     def _handle_item(self, item: Item) -> None:
-        if item.kind == END:
+        gone = item.payload is not None and self._other._state == "closed"  # its memory may be used again
+        if item.kind == END or gone:
             raise ChannelClosed(self.peer, "it closed the connection without a word")
         if item.kind == GOODBYE:
             raise left(self.peer, item.header)

@@ -71,6 +71,12 @@ class SharedMemoryChannel(StreamChannel):
         self._check(b"", 0)
         if segment in self._mine:
             return
+        if segment.fd < 0 or len(self._mine) >= self.limits.segments:
+            raise SegmentError(
+                self.peer,
+                f"segment {segment.name!r} cannot be shared beside {len(self._mine)} others:"
+                f" it must be our own, not closed, and one of {self.limits.segments} at most",
+            )
         view = segment.view[:]
         start = _address(view)
         self._mine[segment] = Shared(self._shares, start, start + segment.size, view)
