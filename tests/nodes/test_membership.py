@@ -77,7 +77,7 @@ def running(**settings: object) -> tuple[Run, list[int], list[int]]:
 
 
 @given(st.permutations(["s0", "s1", "w0", "w1", "w2", "w-"]))
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(60), deadline=None)
 def test_a_run_begins_in_whatever_order_its_nodes_come(order: list[str]) -> None:
     """`w-` is a worker that takes whatever number is free. It is one too many, and stands in for the last one."""
     run = Run()
@@ -239,7 +239,7 @@ def test_a_change_that_cannot_be_is_refused(sync: str, shard: int | None, says: 
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(0, 40), st.integers(0, 2))
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(60), deadline=None)
 def test_nobody_passes_the_barrier_before_all_live_workers_are_there(turns: list[int], dies_at: int, dies: int) -> None:
     run, servers, workers = running()
     for server in servers:
@@ -264,7 +264,7 @@ def test_nobody_passes_the_barrier_before_all_live_workers_are_there(turns: list
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(1, 5), st.integers(1, 3))
-@settings(max_examples=cases(100))
+@settings(max_examples=cases(100), deadline=None)
 def test_shards_cover_the_parameters_once(sizes: list[int], servers: int, each: int) -> None:
     space = Space({f"t{n}": (size,) for n, size in enumerate(sizes)})
     for slicing in ("elastic", "by-key"):
