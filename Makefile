@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+RIVALS := $(VENV)/rivals
 
 .PHONY: help demo test lint bench soak clean
 
@@ -13,6 +14,10 @@ help:  ## show what can be made
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(RIVALS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $@
 
 demo: $(READY)  ## the same uneven workers under several models: where each waits, and for whom
@@ -26,7 +31,7 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## the figures that README and docs quote
+bench: $(RIVALS)  ## the figures that README and docs quote, beside other systems
 	$(BIN)/paceline bench all
 
 soak: $(READY)  ## many more random cases, and a planted bug for every invariant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +13,8 @@ from rich.table import Table
 
 from paceline.bench import machine as machines
 from paceline.bench import planners as planning
+from paceline.bench import wire as wires
+from paceline.bench.rivals import KNOWN, RIVALS, Rival, RivalError
 
 app = typer.Typer(
     help="Measure the figures that README and docs quote. Example: paceline bench planners --json",
@@ -64,11 +66,79 @@ def machine(
     Console().print(table)
 
 
+@app.command(epilog="Example: paceline bench wire --workers 4 --megabytes 100 --system gloo")
+def wire(
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, help="How many workers; give it again for more. Without it, 1, 2, 4 and 8."),
+    ] = None,
+    megabytes: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="N",
+            min=0.001,
+            max=10_000,
+            help="Million bytes of parameters; give it again for more. Without it, 1 and 100.",
+        ),
+    ] = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help=f"What to measure beside memcpy, of {', '.join(KNOWN)}; give it again for more."
+        ),
+    ] = None,
+    servers: Annotated[int, typer.Option(min=1, help="How many servers, for the systems that have any.")] = 1,
+    repeats: Repeats = 5,
+    as_json: AsJson = False,
+) -> None:
+    """How fast gradients and parameters move on this machine, beside memcpy and other systems, and a 4 KB round trip.
+
+    One round: each worker pushes its gradient, they are summed and applied, and each worker ends with the new
+    parameters. GB/s counts what workers push and pull. Systems take turns; shown are medians.
+    """
+    counts, sizes = workers or [1, 2, 4, 8], megabytes or [1.0, 100.0]
+    systems = _systems(system, counts, servers)
+    table = _table("Pushed and pulled", "system", "transport", "workers", "servers", "MB", "GB/s", "of memcpy", "RTT")
+    try:
+        for rows in _progress(
+            wires.measure(systems, counts, sizes, servers, repeats), len(counts) * len(sizes), "wire"
+        ):
+            if as_json:
+                _print_rows(rows)
+            for row in rows:
+                size = f"{row.workers}", f"{row.servers}", f"{row.megabytes:g}"
+                speed = f"{row.gb_per_s:.2f}", f"{row.of_memcpy:.2f}", _time(row.rtt_us)
+                table.add_row(row.system, row.transport, *size, *speed)
+    except RivalError as error:
+        typer.echo(f"paceline: {error}", err=True)
+        raise typer.Exit(1) from None
+    if not as_json:
+        Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
     planners(as_json=as_json)
     machine(as_json=as_json)
+    wire(as_json=as_json)
+
+
+def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:
+    """What to measure. What cannot be is told by name; it is an error if nothing but that was asked for."""
+    for name in names or ():
+        if name not in KNOWN:
+            raise typer.BadParameter(
+                f"there is no system {name!r}; there are {', '.join(KNOWN)}", param_hint="--system"
+            )
+    asked = [KNOWN[name] for name in dict.fromkeys(names)] if names else list(RIVALS)
+    unfit = {(rival.name, count): rival.unfit(count, servers) for rival in asked for count in workers}
+    for (name, count), why in unfit.items():
+        if why:
+            typer.echo(f"paceline: {name} is not measured with {count} workers: {why}", err=True)
+    if all(unfit.values()):
+        raise typer.Exit(2)
+    return asked
 
 
 def _progress(rows: Iterable[Any], total: int, what: str) -> Iterable[Any]:

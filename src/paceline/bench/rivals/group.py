@@ -1,0 +1,184 @@
+"""A group of processes that does rounds when it is told, and never outlives the benchmark.
+
+Each process is a fresh Python that runs `member.main`. It is told what to do in lines on its stdin and answers in
+lines on its stdout; `member` says which. Whatever ends the benchmark ends the group: leaving the context, an error, a
+deadline; and where the benchmark itself is killed, its reaper kills the group.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import IO
+
+import msgspec
+
+from paceline.bench.rivals.member import Place, Role
+from paceline.bench.rivals.reaper import Reaper, tell
+
+PATIENCE = 180.0  # seconds until all are ready, many importing torch at a time, or until a batch of rounds is done
+MEMBER = "from paceline.bench.rivals.member import main; main()"
+LEAVE = 10.0  # seconds for a process to leave by itself
+
+
+class RivalError(RuntimeError):
+    """A rival that did not start, did not answer, or did not do what a round is."""
+
+
+class Group:
+    """The processes of one rival."""
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        *,
+        workers: int,
+        servers: int,
+        elements: int,
+        members: Sequence[tuple[Role, int]],
+        environment: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.name = name
+        self._module = module
+        self._size = (workers, servers, elements)
+        self._wanted = members
+        self.patience = patience
+        self._environment = _environment(workers) | dict(environment or {})
+        self._members: list[Member] = []
+        self._reaper: Reaper | None = None
+
+    def rounds(self, n: int) -> float:
+        """One round to warm up, then `n` from a common start; the seconds from that until the last worker was done."""
+        self._tell(signal.SIGCONT)
+        try:
+            return self._rounds(n, monotonic() + self.patience)
+        finally:
+            self._tell(signal.SIGSTOP)
+
+    def _rounds(self, n: int, deadline: float) -> float:
+        workers = [member for member in self._members if member.place.role == "worker"]
+        for member in workers:
+            member.tell(str(n))
+        for member in workers:
+            member.hear(deadline)
+        for member in workers:
+            member.tell("go")
+        times = [member.hear(deadline).split() for member in workers]
+        return max(float(end) for _, end in times) - min(float(begin) for begin, _ in times)
+
+    def __enter__(self) -> Group:
+        folder = Path(tempfile.mkdtemp(prefix="paceline-bench-"))
+        self._reaper = Reaper(folder)
+        try:
+            for role, rank in self._wanted:
+                place = Place(role, rank, *self._size, str(folder))
+                self._members.append(Member(self.name, self._module, place, self._environment))
+                self._reaper.add(self._members[-1].session)
+            deadline = monotonic() + self.patience
+            for member in self._members:
+                member.hear(deadline)
+            self._tell(signal.SIGSTOP)
+        except BaseException:
+            self._end(0.0)
+            raise
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._end(LEAVE if kind is None else 0.0)
+
+    def _end(self, patience: float) -> None:
+        """Let them leave by themselves, then kill what is left, of their descendants too."""
+        deadline = monotonic() + patience
+        self._tell(signal.SIGCONT)
+        for member in self._members:
+            member.dismiss()
+        for member in self._members:
+            member.end(deadline)
+        self._members.clear()
+        if self._reaper is not None:
+            self._reaper.end()
+
+    def _tell(self, number: int) -> None:
+        """Stop or go on, all of them and what they have started: some libraries never sleep by themselves."""
+        tell({member.session for member in self._members}, number)
+
+
+class Member:
+    """One process of a group, seen from the benchmark."""
+
+    def __init__(self, name: str, module: str, place: Place, environment: Mapping[str, str]) -> None:
+        self.place = place
+        self._name = f"{name}: {place.role} {place.rank}"
+        self._errors: IO[bytes] = (Path(place.folder) / f"{place.role}{place.rank}.txt").open("w+b")
+        self._heard = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", MEMBER, module, msgspec.json.encode(place).decode()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=dict(environment),
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    @property
+    def session(self) -> int:
+        return self._process.pid
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            raise self._failed("has ended") from None
+
+    def hear(self, deadline: float) -> str:
+        """The next line it says."""
+        assert self._process.stdout is not None
+        while b"\n" not in self._heard:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - monotonic()))
+            if not ready:
+                raise self._failed("has not answered in time")
+            more = os.read(self._process.stdout.fileno(), 4096)
+            if not more:
+                raise self._failed("has ended")
+            self._heard += more
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line.decode()
+
+    def dismiss(self) -> None:
+        """Nothing more will be asked of it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def end(self, deadline: float) -> None:
+        assert self._process.stdout is not None
+        try:
+            self._process.wait(max(0.0, deadline - monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def _failed(self, what: str) -> RivalError:
+        self._errors.seek(0)
+        story = self._errors.read()[-2000:].decode(errors="replace").strip()
+        return RivalError(f"{self._name} {what}\n{story}".strip())
+
+
+def _environment(workers: int) -> dict[str, str]:
+    """The user's own, on the loopback interface; where there are several workers, one thread for each process."""
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    threads = {"OMP_NUM_THREADS": "1"} if workers > 1 else {}
+    return {**os.environ, "GLOO_SOCKET_IFNAME": loopback, "TP_SOCKET_IFNAME": loopback, **threads}

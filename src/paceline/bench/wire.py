@@ -1,0 +1,74 @@
+"""How fast gradients and parameters move, beside memcpy and beside other systems.
+
+A cell is a number of workers and a size. Within a cell every system is up and they take turns, one batch of rounds
+each, so that what the machine does in between hits all of them alike; of its batches each system gets the median. GB/s
+counts what workers push and pull, `2 · workers · bytes / seconds of a round`. The round trip is a round of 4 KB. Each
+process has one torch thread where there are several workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from statistics import median
+
+from msgspec import Struct
+
+from paceline.bench.rivals import MEMCPY, Rival, Rounds
+
+SMALL = 0.004096  # megabytes of the round trip
+BATCH = 0.3  # seconds that a batch should take
+MOST = 2000  # rounds in a batch
+
+
+class WireRow(Struct):
+    """One system in one cell. A system without servers has 0 of them; `of_memcpy` is memcpy's of the same cell."""
+
+    system: str
+    transport: str
+    workers: int
+    servers: int
+    megabytes: float
+    gb_per_s: float
+    of_memcpy: float
+    rtt_us: float
+
+
+def measure(
+    systems: Sequence[Rival], workers: Sequence[int], megabytes: Sequence[float], servers: int = 1, repeats: int = 5
+) -> Iterator[list[WireRow]]:
+    """For each cell, the rows of memcpy and of those systems that can be measured in it."""
+    for count in workers:
+        able: list[Rival] = [MEMCPY, *(system for system in systems if not system.unfit(count, servers))]
+        trips = take_turns(able, count, servers, SMALL, repeats)
+        for size in megabytes:
+            seconds = take_turns(able, count, servers, size, repeats)
+            yield [
+                WireRow(
+                    system=system.name,
+                    transport=system.transport,
+                    workers=count,
+                    servers=0 if system.serverless else servers,
+                    megabytes=size,
+                    gb_per_s=2 * count * size / 1e3 / seconds[system.name],
+                    of_memcpy=seconds[MEMCPY.name] / seconds[system.name],
+                    rtt_us=trips[system.name] * 1e6,
+                )
+                for system in able
+            ]
+
+
+def take_turns(
+    systems: Sequence[Rival], workers: int, servers: int, megabytes: float, repeats: int
+) -> dict[str, float]:
+    """Seconds of a round of each system, as the median of `repeats` batches. A first turn says how long a batch is."""
+    with ExitStack() as stack:
+        groups: dict[str, Rounds] = {
+            system.name: stack.enter_context(system.start(workers, servers, megabytes)) for system in systems
+        }
+        batch = {name: min(max(round(BATCH / group.rounds(2) * 2), 1), MOST) for name, group in groups.items()}
+        taken: dict[str, list[float]] = {name: [] for name in groups}
+        for _ in range(repeats):
+            for name, group in groups.items():
+                taken[name].append(group.rounds(batch[name]) / batch[name])
+    return {name: median(seconds) for name, seconds in taken.items()}
