@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.params import Optimizer, Space
+from paceline.params import Optimizer, ParameterError, Space
 from paceline.params import rows as rows_module
-from paceline.params.store import Closed, Store
+from paceline.params.store import Closed, OrderError, Store, StoreError
 from tests.effort import cases
 
 MAKE: dict[str, Any] = {
@@ -38,7 +39,9 @@ class Alone:
         self.parameter = torch.nn.Parameter(values.clone())
         self.optimizer = MAKE[name]([self.parameter], **given)
 
-    def step(self, gradients: list[torch.Tensor], scale: float | None = None) -> None:
+    def step(self, gradients: list[torch.Tensor], scale: float | None = None, rate: float | None = None) -> None:
+        if rate is not None:
+            self.optimizer.param_groups[0]["lr"] = rate
         if gradients:
             mean = gradients[0].clone()
             for gradient in gradients[1:]:
@@ -92,3 +95,238 @@ def test_a_deterministic_round_has_the_bits_of_one_process(
             mine.give_back(buffer)
         alone.step([gradients[worker] for worker in sorted(gradients)])
         assert torch.equal(mine.values, alone.values)
+
+
+HUGE = 3e38  # two of them overflow
+KINDS = ("plain", "plain", "plain", "nan", "inf", "huge")
+WORKERS = st.integers(0, 3)
+ROUNDS = st.integers(0, 3)
+STEPS = st.one_of(
+    st.tuples(st.just("gather"), ROUNDS, WORKERS, st.sampled_from(KINDS)),
+    st.tuples(st.just("absorb"), st.none() | WORKERS),
+    st.tuples(st.just("discard"), WORKERS),
+    st.tuples(st.just("close"), ROUNDS, st.sampled_from(["mean", "linear"])),
+    st.tuples(st.just("apply"), st.sampled_from(KINDS)),
+    st.tuples(st.just("lend")),
+    st.tuples(st.just("give_back"), st.integers(0, 9)),
+)
+
+
+class Both:
+    """A store, and beside it one process that does the same. Memory is spoilt as soon as the store may not need it."""
+
+    def __init__(self, name: str, deterministic: bool, size: int, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.size, self.deterministic = size, deterministic
+        self.first = torch.randn(size, generator=self.generator)
+        self.store, self.alone = store(size, name, deterministic=deterministic, lr=0.1), Alone(name, self.first, lr=0.1)
+        self.store.set(self.first)
+        self.rounds: dict[int, dict[int, torch.Tensor]] = {}
+        self.memory: dict[tuple[int, int], torch.Tensor] = {}
+        self.kept: set[tuple[int, int]] = set()
+        self.lent: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    def gradient(self, kind: str) -> torch.Tensor:
+        gradient = torch.randn(self.size, generator=self.generator)
+        at = int(torch.randint(0, self.size, (), generator=self.generator))
+        if kind != "plain":
+            gradient[at] = {"nan": math.nan, "inf": math.copysign(math.inf, gradient[at]), "huge": HUGE}[kind]
+        return gradient if kind != "huge" else torch.full_like(gradient, HUGE)
+
+    def spoil(self, *, number: int | None = None, worker: int | None = None) -> None:
+        for key, row in self.memory.items():
+            if number in (None, key[0]) and worker in (None, key[1]):
+                row.fill_(math.nan)
+
+    def gather(self, number: int, worker: int, kind: str) -> None:
+        those = self.rounds.setdefault(number, {})
+        if worker in those:
+            with pytest.raises(StoreError, match="already"):
+                self.store.gather(number, worker, torch.zeros(self.size))
+            return
+        those[worker] = self.gradient(kind)
+        self.memory[number, worker] = those[worker].clone()
+        self.store.gather(number, worker, self.memory[number, worker])
+
+    def absorb(self, worker: int | None) -> None:
+        out_of_order = worker is not None and any(
+            worker in those and (number, worker) not in self.kept and not set(range(worker)) <= set(those)
+            for number, those in self.rounds.items()
+        )
+        if self.deterministic and out_of_order:
+            with pytest.raises(OrderError, match=f"worker {worker} in round"):
+                self.store.absorb(worker)
+            return
+        self.store.absorb(worker)
+        if worker is not None or not self.deterministic:
+            self.spoil(worker=worker)
+
+    def discard(self, worker: int) -> None:
+        self.store.discard(worker)
+        self.spoil(worker=worker)
+        self.kept |= {(number, worker) for number in self.rounds}
+
+    def close(self, number: int, scaling: Literal["mean", "linear"]) -> None:
+        if not self.store.can_update:
+            if number in self.rounds:
+                with pytest.raises(StoreError, match="both buffers are lent"):
+                    self.store.close(number, progress=0)
+            return
+        those = self.rounds.pop(number, {})
+        refused = tuple(worker for worker in sorted(those) if not those[worker].isfinite().all())
+        finite = [those[worker] for worker in sorted(those) if worker not in refused]
+        overflowed = bool(finite) and not torch.stack(finite).sum(0).isfinite().all()
+        used = [] if overflowed else finite
+        closed = self.store.close(number, progress=number, scaling=scaling)
+        assert closed == Closed(len(used), refused, overflowed)
+        self.spoil(number=number)
+        self.kept -= {(number, worker) for worker in those}
+        self.alone.step(used, rate=0.1 * len(used) if scaling == "linear" else 0.1)
+
+    def apply(self, kind: str) -> None:
+        if not self.store.can_update:
+            with pytest.raises(StoreError, match="both buffers are lent"):
+                self.store.set(self.first)
+            return
+        gradient = self.gradient(kind)
+        before = gradient.clone()
+        finite = bool(gradient.isfinite().all())
+        assert self.store.apply(gradient, share=0.25, progress=0) == finite
+        assert torch.equal(gradient.nan_to_num(7.0), before.nan_to_num(7.0))
+        if finite:
+            self.alone.step([gradient], scale=0.25, rate=0.1)
+
+    def lend(self) -> None:
+        values = self.store.values
+        self.lent.append((self.store.lend(), values, values.clone()))
+
+    def give_back(self, which: int) -> None:
+        if self.lent:
+            self.store.give_back(self.lent.pop(which % len(self.lent))[0])
+
+    def check(self) -> None:
+        for _, values, seen in self.lent:
+            assert torch.equal(values, seen)
+        if self.deterministic:
+            assert torch.equal(self.store.values, self.alone.values)
+        else:
+            assert torch.allclose(self.store.values, self.alone.values, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("piece")
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("name", ["sgd", "momentum"])
+@given(size=st.integers(1, 60), seed=st.integers(0, 2**32), program=st.lists(STEPS, max_size=40))
+@settings(max_examples=cases(100), deadline=None)
+def test_whatever_happens_it_is_what_one_process_would_have(
+    name: str, deterministic: bool, size: int, seed: int, program: list[tuple[Any, ...]]
+) -> None:
+    """Rounds open at once, memory taken away, gradients that are not finite, readers: nothing is lost or mixed."""
+    both = Both(name, deterministic, size, seed)
+    for step, *arguments in program:
+        getattr(both, step)(*arguments)
+        both.check()
+
+
+def test_a_gradient_that_is_not_finite_anywhere_is_found() -> None:
+    size = 3 * rows_module.PIECE // 4 + 5
+    for at in (0, size // 2, size - 1):
+        mine = store(size)
+        bad = torch.ones(size)
+        bad[at] = math.nan
+        mine.gather(0, 0, torch.ones(size))
+        mine.gather(0, 1, bad)
+        assert mine.close(0, progress=0) == Closed(1, (1,))
+        assert torch.allclose(mine.values, torch.full((size,), -1e-3))
+        assert not mine.apply(bad, share=1.0, progress=0)
+
+
+def test_numbers_whose_squares_overflow_are_finite_all_the_same() -> None:
+    mine = store(100, lr=0.5)
+    mine.gather(0, 0, torch.full((100,), 1e30))
+    mine.gather(0, 1, torch.full((100,), 1e30))
+    assert mine.close(0, progress=0) == Closed(2)
+    assert torch.equal(mine.values, torch.full((100,), -5e29))
+    assert mine.apply(torch.full((100,), 1e30), share=0.5, progress=0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_rounds_closed_one_by_one_need_one_working_copy(name: str) -> None:
+    size = 1000
+    mine = store(size, name)
+    for number in range(5):
+        for worker in range(4):
+            mine.gather(number, worker, torch.ones(size))
+            mine.absorb()
+        mine.close(number, progress=number)
+    state = mine.updater.nbytes
+    assert mine.nbytes == state + 4 * size
+    for number in range(3):
+        mine.gather(number, 0, torch.ones(size))
+        mine.absorb()
+    assert mine.nbytes == state + 3 * 4 * size
+    for number in range(3):
+        mine.close(number, progress=number)
+        mine.gather(number + 3, 0, torch.ones(size))
+        mine.absorb()
+    assert mine.nbytes == state + 3 * 4 * size
+
+
+def test_a_round_of_one_gradient_needs_no_working_copy() -> None:
+    mine = store(1000)
+    mine.gather(0, 3, torch.ones(1000))
+    mine.close(0, progress=0)
+    assert mine.nbytes == mine.updater.nbytes
+
+
+def test_nothing_is_applied_for_a_round_that_nobody_took_part_in() -> None:
+    mine = store(10, "momentum")
+    mine.set(torch.ones(10))
+    assert mine.close(7, progress=7) == Closed(0)
+    mine.gather(8, 0, torch.full((10,), math.inf))
+    assert mine.close(8, progress=8) == Closed(0, (0,))
+    assert torch.equal(mine.values, torch.ones(10))
+    assert mine.updater.steps == 0
+
+
+def test_nobody_can_join_a_round_whose_norms_are_known() -> None:
+    mine = store(10, "lars")
+    mine.gather(0, 0, torch.ones(10))
+    mine.partial_norms(0)
+    with pytest.raises(StoreError, match="is closing"):
+        mine.gather(0, 1, torch.ones(10))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_change_nothing(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        size = 200_000
+        mine, alone = store(size, "momentum", deterministic=True), Alone("momentum", torch.zeros(size))
+        for number in range(3):
+            gradients = [numbers(10 * number + worker, size) for worker in range(3)]
+            for worker, gradient in enumerate(gradients):
+                mine.gather(number, worker, gradient)
+            mine.close(number, progress=number)
+            alone.step(gradients)
+        assert torch.equal(mine.values, alone.values)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    mine = store(10)
+    for row in (torch.zeros(9), torch.zeros(10, dtype=torch.float64), torch.zeros(2, 5)):
+        with pytest.raises(ParameterError, match=r"does not fit: the shard has 10 torch.float32"):
+            mine.gather(0, 0, row)
+        with pytest.raises(ParameterError, match="does not fit"):
+            mine.set(row)
+    with pytest.raises(ParameterError, match="does not fit"):
+        Store(Optimizer(), Space({"p": (10,)}), 0, 10, (torch.zeros(10), torch.zeros(9)))
+    for share in (0.0, 1.5, math.nan):
+        with pytest.raises(ParameterError, match="a share is above 0"):
+            mine.apply(torch.zeros(10), share=share, progress=0)
+    for buffer in (0, 1, 2, -1):
+        with pytest.raises(StoreError, match="is not lent"):
+            mine.give_back(buffer)

@@ -5,11 +5,11 @@ They are summed where they lie. If the sum is not finite, the gradient that is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from paceline.params.rows import Row, Rows, Scale, is_finite
+from paceline.params.rows import Row, Rows, Scale
 
 
 class Round:
@@ -26,6 +26,7 @@ class Round:
         self.overflowed = False  # each was finite, but not their sum
         self._rows, self._ordered = rows, ordered
         self._seen: set[int] = set()
+        self._kept: set[int] = set()  # those that are only remembered, but copied
         self._next = 0  # in order, the first worker whose gradient has not come
         self._borrowed = False  # the sum is in a working copy
         self._averaged = False
@@ -48,7 +49,7 @@ class Round:
 
     def settle(self, worker: int) -> bool:
         """Sum this worker's gradient if there is one, and what must come before it. False if that is not there yet."""
-        if worker not in self.pending:
+        if worker not in self.pending or worker in self._kept:
             return True
         ready = self.ready()
         if worker in ready:
@@ -58,24 +59,21 @@ class Round:
     def keep(self, worker: int) -> None:
         """Copy a gradient that cannot be summed yet and whose memory may vanish."""
         self.pending[worker] = self.pending[worker].copy()
+        self._kept.add(worker)
 
     def fold(self, workers: Iterable[int]) -> None:
         """Add these workers' gradients to the sum. Their memory is not needed after that."""
         gradients = {worker: self.pending.pop(worker) for worker in workers}
-        with np.errstate(all="ignore"):
-            if self.summed:
-                self._add(gradients)
-            else:
-                self._begin(gradients)
+        if self.summed or self.overflowed:
+            self._add(gradients)
+        else:
+            self._begin(gradients)
 
     def finish(self) -> None:
         """Add all that is left. A gradient that is alone is not copied: it serves as the sum where it lies."""
-        if not self.summed and len(self.pending) == 1:
-            ((worker, gradient),) = self.pending.items()
-            if self._rows.first_bad(gradient) is None:
+        if len(self.pending) == 1 and not (self.summed or self.overflowed):
+            for gradient in self._finite(self.pending):
                 self.sum, self.summed = gradient, 1
-            else:
-                self.refused.append(worker)
             self.pending.clear()
         elif self.pending:
             self.fold(sorted(self.pending) if self._ordered else list(self.pending))
@@ -107,23 +105,24 @@ class Round:
             if bad is None:
                 self.summed = len(gradients)
                 return
-            blamed = [worker for worker, gradient in gradients.items() if not is_finite(gradient[bad])]
+            blamed = [worker for worker, gradient in gradients.items() if not np.isfinite(gradient[bad]).all()]
             for worker in blamed:
                 del gradients[worker]
             self.refused += blamed
-            self.overflowed = not blamed
+            if not blamed:
+                self.overflowed = True
+                self._finite(gradients)
         self.release()
 
     def _add(self, gradients: dict[int, Row]) -> None:
         """Add to what is there. It cannot be taken out again, so each gradient is looked at before."""
-        assert self.sum is not None
-        good = []
-        for worker, gradient in gradients.items():
-            if self._rows.first_bad(gradient) is None:
-                good.append(gradient)
-            else:
-                self.refused.append(worker)
-        if not good or self.overflowed:
-            return
-        self.summed += len(good)
-        self.overflowed = self._rows.sum([self.sum, *good], self.sum) is not None
+        good = self._finite(gradients)
+        if good and self.sum is not None and not self.overflowed:
+            self.summed += len(good)
+            self.overflowed = self._rows.sum([self.sum, *good], self.sum) is not None
+
+    def _finite(self, gradients: Mapping[int, Row]) -> list[Row]:
+        """The gradients that are finite; the others are refused."""
+        bad = [worker for worker, gradient in gradients.items() if self._rows.first_bad(gradient) is not None]
+        self.refused += bad
+        return [gradient for worker, gradient in gradients.items() if worker not in bad]

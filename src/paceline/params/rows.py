@@ -46,27 +46,29 @@ class Rows:
         """Sum the rows, in their order; the first may be `out`. Stops at a piece that is not finite and returns it."""
         add = np.add if torch.get_num_threads() == 1 else _threaded_add
         first, *others = rows
-        for piece in self.pieces:
-            part = out[piece]
-            sum_so_far = first[piece]
-            for row in others:
-                add(sum_so_far, row[piece], part)
-                sum_so_far = part
-            if not others:
-                np.copyto(part, sum_so_far)
-            if not is_finite(part):
-                return piece
+        with np.errstate(all="ignore"):
+            for piece in self.pieces:
+                part = out[piece]
+                so_far = first[piece]
+                for row in others:
+                    add(so_far, row[piece], part)
+                    so_far = part
+                if not others:
+                    np.copyto(part, so_far)
+                if not _is_finite(part):
+                    return piece
         return None
 
     def first_bad(self, row: Row) -> slice | None:
         """The first piece that is not finite."""
-        for piece in self.pieces:
-            if not is_finite(row[piece]):
-                return piece
+        with np.errstate(all="ignore"):
+            for piece in self.pieces:
+                if not _is_finite(row[piece]):
+                    return piece
         return None
 
 
-def is_finite(row: Row) -> bool:
+def _is_finite(row: Row) -> bool:
     """Whether all numbers are. The sum of their squares says so; only if that is not finite is each looked at."""
     return isfinite(row.dot(row)) or bool(np.isfinite(row).all())
 
