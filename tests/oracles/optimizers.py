@@ -42,7 +42,8 @@ class Lion(torch.optim.Optimizer):
                 state = self.state[p]
                 if not state:
                     state["exp_avg"] = torch.zeros_like(p)
-                    state["step"] = 0
+                    state["step"], state["pace"] = 0, 1.5
+                assert (type(state["step"]), type(state["pace"])) == (int, float)
                 state["step"] += 1
                 p.mul_(1 - group["lr"] * group["decay"])
                 p.sub_(torch.sign(state["exp_avg"] * beta1 + p.grad * (1 - beta1)) * group["lr"])

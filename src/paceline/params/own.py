@@ -19,6 +19,7 @@ from paceline.params.rules import Rule
 WHAT_TO_DO = "take a built-in optimizer (sgd, adam, lars, …) or one that treats every element on its own"
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1.0)  # of the gradients that an optimizer is tried out with: one that clips shows it
 SHAPE, CUT = (5, 8), 13
+NUMBER = "number:"  # marks what is remembered as a plain number, so that it comes back as one
 
 Kind = Callable[..., torch.optim.Optimizer]
 
@@ -27,32 +28,43 @@ class Own(Rule):
     """A user's optimizer for one row of elements."""
 
     def __init__(self, path: str, settings: Settings, size: int, dtype: torch.dtype) -> None:
+        self._path = path
         self._row = torch.nn.Parameter(torch.zeros(size, dtype=dtype))
         self._optimizer = make(path, load(path), self._row, settings)
         group = self._optimizer.param_groups[0]
         if not isinstance(group.get("lr"), int | float):
             raise OptimizerError(f"{path} has no learning rate; its parameter groups must have a number `lr`")
-        self.settings: Settings = {**settings, "lr": group["lr"]}
+        self.lr = float(group["lr"])
 
     def step(self, values: Tensor, gradient: Tensor, state: Sequence[Tensor], lr: float, count: int) -> None:
         self._row.data, self._row.grad = values, gradient.clone()  # a copy, for many optimizers write to it
         self._optimizer.param_groups[0]["lr"] = lr
         self._optimizer.step()
+        self._row.grad = None
 
     def save(self, state: dict[str, Tensor], start: int, size: int) -> None:
         """Put what it remembers into the state of the slice, where this row starts at `start`."""
         for name, value in self._optimizer.state[self._row].items():
-            if isinstance(value, Tensor) and value.dim():
+            if isinstance(value, int | float):
+                state[NUMBER + name] = torch.tensor(value, dtype=torch.float64)
+            elif isinstance(value, Tensor) and not value.dim():
+                state[name] = value
+            elif isinstance(value, Tensor) and value.shape == self._row.shape:
                 row = state.setdefault(name, torch.zeros(size, dtype=value.dtype))
                 row[start : start + value.numel()] = value
-            elif isinstance(value, Tensor | int | float):
-                state[name] = torch.as_tensor(value)
+            else:
+                raise OptimizerError(
+                    f"{self._path} remembers {name}, which is neither a number nor one for each element"
+                )
 
     def load(self, state: Mapping[str, Tensor], start: int, stop: int) -> None:
         """Take over what `save` gave."""
         mine = self._optimizer.state[self._row]
         for name, value in state.items():
-            if name != "steps":
+            if name.startswith(NUMBER):
+                number = float(value)
+                mine[name.removeprefix(NUMBER)] = int(number) if number.is_integer() else number
+            elif name != "steps":
                 mine[name] = value[start:stop].clone() if value.dim() else value.clone()
 
 

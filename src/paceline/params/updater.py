@@ -6,8 +6,8 @@ piece in the cache.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,11 +16,11 @@ from torch import Tensor
 from paceline.params.norms import Norms, local_rate, square
 from paceline.params.optimizer import Group, Optimizer, OptimizerError, Settings, nearest, number
 from paceline.params.own import Own, check_elementwise
-from paceline.params.rows import PIECE
+from paceline.params.rows import PIECE, cut
 from paceline.params.rules import Rule, rule
 from paceline.params.space import ParameterError, Space
 
-MANY_PASSES = 2**17  # bytes of a piece for kernels that make many passes over it
+MANY_PASSES = 2**19  # bytes of a piece for kernels that make many passes over it, and need room for temporaries
 DTYPES = (torch.float32, torch.float64)
 
 
@@ -30,6 +30,7 @@ class Segment(NamedTuple):
     start: int
     stop: int
     rule: Rule
+    lr: float
     settings: Settings
     name: str | None
 
@@ -69,13 +70,15 @@ class Updater:
         self.linear = all(rule.linear for rule in rules)
         self._whole = optimizer.own or optimizer.name == "lars"
         one_pass = all(rule.linear or rule.fused for rule in rules)
-        self.piece = self.size if self._whole else (PIECE if one_pass else MANY_PASSES) // dtype.itemsize
+        self._piece = self.size if optimizer.own else (PIECE if one_pass else MANY_PASSES) // dtype.itemsize
+        self.piece = self.size if self._whole else self._piece
         self._state: dict[str, Tensor] = {}
         for segment in self._segments:
             for name in segment.rule.state:
-                state = self._state.setdefault(name, torch.zeros(self.size, dtype=dtype))
+                if name not in self._state:
+                    self._state[name] = torch.zeros(self.size, dtype=dtype)
                 if segment.rule.initial(name):
-                    state[segment.start : segment.stop] = segment.rule.initial(name)
+                    self._state[name][segment.start : segment.stop] = segment.rule.initial(name)
         self.steps = 0
 
     def step(
@@ -95,16 +98,19 @@ class Updater:
         self._check_norms(norms)
         schedule = self.optimizer.schedule
         factor = rate * schedule.factor(progress) if schedule else rate
-        self.steps += 1
+        rates = [segment.lr * factor for segment in self._segments]
         if self._whole:
-            self._step_whole(values, _joined(pieces), factor, norms)
-            return
+            whole = _joined(pieces)
+            local = [self._local_rate(segment, values, whole, norms) for segment in self._segments]
+            rates = [lr * by for lr, by in zip(rates, local, strict=True)]
+            pieces = ((piece.start, whole[piece]) for piece in cut(whole.numel(), self._piece))
+        self.steps += 1
         done = 0
         for offset, gradient in pieces:
             if offset != done:
                 raise ParameterError(f"a piece of the gradient starts at {offset}; the next is due at {done}")
             done += gradient.numel()
-            self._step_piece(values, gradient, offset, done, factor)
+            self._step_piece(values, gradient, offset, done, rates)
         if done != self.size:
             raise ParameterError(f"the pieces of the gradient have {done} elements; the slice has {self.size}")
 
@@ -129,7 +135,7 @@ class Updater:
         return sum(state.nbytes for state in self.state_dict().values())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """How many steps there were, and what the optimizer remembers of each element of the slice. Not a copy."""
+        """How many steps there were, and what the optimizer remembers of each element. Mostly not a copy."""
         state = dict(self._state)
         for segment in self._segments:
             if isinstance(segment.rule, Own):
@@ -152,29 +158,16 @@ class Updater:
             if isinstance(segment.rule, Own):
                 segment.rule.load(state, segment.start, segment.stop)
 
-    def _step_piece(self, values: Tensor, gradient: Tensor, start: int, stop: int, factor: float) -> None:
-        first = bisect_right(self._starts, start) - 1
-        for segment in self._segments[first:]:
-            if segment.start >= stop:
-                break
+    def _step_piece(self, values: Tensor, gradient: Tensor, start: int, stop: int, rates: Sequence[float]) -> None:
+        for place in range(bisect_right(self._starts, start) - 1, bisect_left(self._starts, stop)):
+            segment = self._segments[place]
             begin, end = max(start, segment.start), min(stop, segment.stop)
             state = [self._state[name] for name in segment.rule.state]
             mine, part = values, gradient
             if end - begin < self.size:
                 state = [row[begin:end] for row in state]
                 mine, part = values[begin:end], gradient[begin - start : end - start]
-            segment.rule.step(mine, part, state, number(segment.settings, "lr") * factor, self.steps)
-
-    def _step_whole(self, values: Tensor, gradient: Tensor, factor: float, norms: Norms | None) -> None:
-        """For optimizers that see whole segments at once."""
-        if gradient.numel() != self.size:
-            raise ParameterError(f"the gradient has {gradient.numel()} elements; the slice has {self.size}")
-        rates = [self._local_rate(segment, values, gradient, norms) for segment in self._segments]
-        for segment, local in zip(self._segments, rates, strict=True):
-            part = slice(segment.start, segment.stop)
-            state = [self._state[name][part] for name in segment.rule.state]
-            lr = number(segment.settings, "lr") * factor * local
-            segment.rule.step(values[part], gradient[part], state, lr, self.steps)
+            segment.rule.step(mine, part, state, rates[place], self.steps)
 
     def _check_norms(self, norms: Norms | None) -> None:
         for name in self.cut:
@@ -218,9 +211,10 @@ def _segments(
         settings = optimizer.resolved(group)
         if optimizer.own:
             own = Own(optimizer.name, settings, end - begin, dtype)
-            segments.append(Segment(begin, end, own, own.settings, name))
+            segments.append(Segment(begin, end, own, own.lr, settings, name))
         else:
-            segments.append(Segment(begin, end, rule(optimizer.name, settings, exact=exact), settings, name))
+            known = rule(optimizer.name, settings, exact=exact)
+            segments.append(Segment(begin, end, known, number(settings, "lr"), settings, name))
     return segments
 
 
