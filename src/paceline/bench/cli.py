@@ -13,8 +13,11 @@ from rich.table import Table
 
 from paceline.bench import machine as machines
 from paceline.bench import planners as planning
+from paceline.bench import slicing as slicings
 from paceline.bench import wire as wires
-from paceline.bench.rivals import KNOWN, RIVALS, Rival, RivalError
+from paceline.bench.rivals import KNOWN, USUAL, Rival, RivalError
+
+NAMES = tuple(dict.fromkeys(rival.name for rival in KNOWN))
 
 app = typer.Typer(
     help="Measure the figures that README and docs quote. Example: paceline bench planners --json",
@@ -84,7 +87,7 @@ def wire(
     system: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help=f"What to measure beside memcpy, of {', '.join(KNOWN)}; give it again for more."
+            metavar="NAME", help=f"What to measure beside memcpy, of {', '.join(NAMES)}; give it again for more."
         ),
     ] = None,
     servers: Annotated[int, typer.Option(min=1, help="How many servers, for the systems that have any.")] = 1,
@@ -116,22 +119,47 @@ def wire(
         Console().print(table)
 
 
+@app.command(epilog="Example: paceline bench slicing --workers 2")
+def slicing(
+    workers: Annotated[int, typer.Option(min=1, help="How many workers.")] = 4,
+    servers: Annotated[int, typer.Option(min=1, help="How many servers.")] = 4,
+    wire: Annotated[slicings.Wire, typer.Option(help="How the nodes talk to each other.")] = "auto",
+    repeats: Repeats = 7,
+    as_json: AsJson = False,
+) -> None:
+    """What a round of AlexNet costs with a barrier, with overlap, and with elastic slicing, as FluentPS's figure 6."""
+    try:
+        rows = list(slicings.measure(repeats, workers, servers, wire))
+    except RivalError as error:
+        typer.echo(f"paceline: {error}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        _print_rows(rows)
+        return
+    table = _table("A round of AlexNet", "", "slicing", "wire", "workers", "servers", "ms", "times faster", "fullest")
+    for row in rows:
+        cells = row.slicing, row.wire, f"{row.workers}", f"{row.servers}", f"{row.milliseconds:.0f}"
+        table.add_row(row.mode, *cells, f"{row.times_faster:.2f}", f"{row.fullest:.2f} of the mean")
+    Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
     planners(as_json=as_json)
     machine(as_json=as_json)
     wire(as_json=as_json)
+    slicing(as_json=as_json)
 
 
 def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:
     """What to measure. What cannot be is told by name; it is an error if nothing but that was asked for."""
     for name in names or ():
-        if name not in KNOWN:
+        if name not in NAMES:
             raise typer.BadParameter(
-                f"there is no system {name!r}; there are {', '.join(KNOWN)}", param_hint="--system"
+                f"there is no system {name!r}; there are {', '.join(NAMES)}", param_hint="--system"
             )
-    asked = [KNOWN[name] for name in dict.fromkeys(names)] if names else list(RIVALS)
+    asked = [rival for rival in KNOWN if rival.name in names] if names else list(USUAL)
     unfit = {(rival.name, count): rival.unfit(count, servers) for rival in asked for count in workers}
     for (name, count), why in unfit.items():
         if why:

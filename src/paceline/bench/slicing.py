@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from statistics import median
+from typing import Literal
 
 from msgspec import Struct
 
 from paceline.bench.rivals.group import Group
-from paceline.bench.rivals.parameter_server import Setup
+from paceline.bench.rivals.setup import Setup
 from paceline.params import Space, by_key, elastic
+
+Wire = Literal["auto", "tcp", "shared-memory"]
+Slicing = Literal["elastic", "by-key"]
 
 ALEXNET = {
     "conv1.weight": (64, 3, 11, 11),
@@ -39,7 +43,11 @@ ALEXNET = {
     "fc8.weight": (1000, 4096),
     "fc8.bias": (1000,),
 }
-STEPS = {"barrier": ("by-key", True), "overlap": ("by-key", False), "elastic": ("elastic", False)}
+STEPS: dict[str, tuple[Slicing, bool]] = {
+    "barrier": ("by-key", True),
+    "overlap": ("by-key", False),
+    "elastic": ("elastic", False),
+}
 MODULE = "paceline.bench.rivals.parameter_server"
 
 
@@ -57,7 +65,7 @@ class SlicingRow(Struct):
     fullest: float
 
 
-def measure(repeats: int, workers: int, servers: int, wire: str, rounds: int = 3) -> Iterator[SlicingRow]:
+def measure(repeats: int, workers: int, servers: int, wire: Wire, rounds: int = 3) -> Iterator[SlicingRow]:
     """The three take turns; the median of the repeats."""
     space = Space(ALEXNET)
     sizes = tuple(tensor.size for tensor in space.tensors)
@@ -65,7 +73,7 @@ def measure(repeats: int, workers: int, servers: int, wire: str, rounds: int = 3
     with ExitStack() as stack:
         groups = {}
         for mode, (slicing, barrier) in STEPS.items():
-            setup = Setup(wire=wire, slicing=slicing, barrier=barrier, shapes=sizes)
+            setup = Setup(wire=wire, slicing=slicing, barrier=barrier, sizes=sizes)
             group = Group(
                 f"paceline, {mode}",
                 MODULE,

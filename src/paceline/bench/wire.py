@@ -50,25 +50,21 @@ def measure(
                     workers=count,
                     servers=0 if system.serverless else servers,
                     megabytes=size,
-                    gb_per_s=2 * count * size / 1e3 / seconds[system.name],
-                    of_memcpy=seconds[MEMCPY.name] / seconds[system.name],
-                    rtt_us=trips[system.name] * 1e6,
+                    gb_per_s=2 * count * size / 1e3 / taken,
+                    of_memcpy=seconds[0] / taken,
+                    rtt_us=trip * 1e6,
                 )
-                for system in able
+                for system, taken, trip in zip(able, seconds, trips, strict=True)
             ]
 
 
-def take_turns(
-    systems: Sequence[Rival], workers: int, servers: int, megabytes: float, repeats: int
-) -> dict[str, float]:
+def take_turns(systems: Sequence[Rival], workers: int, servers: int, megabytes: float, repeats: int) -> list[float]:
     """Seconds of a round of each system, as the median of `repeats` batches. A first turn says how long a batch is."""
     with ExitStack() as stack:
-        groups: dict[str, Rounds] = {
-            system.name: stack.enter_context(system.start(workers, servers, megabytes)) for system in systems
-        }
-        batch = {name: min(max(round(BATCH / group.rounds(2) * 2), 1), MOST) for name, group in groups.items()}
-        taken: dict[str, list[float]] = {name: [] for name in groups}
+        groups: list[Rounds] = [stack.enter_context(system.start(workers, servers, megabytes)) for system in systems]
+        batches = [min(max(round(BATCH / group.rounds(2) * 2), 1), MOST) for group in groups]
+        taken: list[list[float]] = [[] for _ in groups]
         for _ in range(repeats):
-            for name, group in groups.items():
-                taken[name].append(group.rounds(batch[name]) / batch[name])
-    return {name: median(seconds) for name, seconds in taken.items()}
+            for group, batch, seconds in zip(groups, batches, taken, strict=True):
+                seconds.append(group.rounds(batch) / batch)
+    return [median(seconds) for seconds in taken]

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from paceline.bench.rivals.group import Group, RivalError
+from paceline.bench.rivals.setup import Setup
 
-__all__ = ["KNOWN", "MEMCPY", "RIVALS", "Group", "Processes", "Rival", "RivalError", "Rounds", "elements"]
+__all__ = ["KNOWN", "MEMCPY", "USUAL", "Group", "Processes", "Rival", "RivalError", "Rounds", "elements"]
+
+
+Wire = Literal["tcp", "shared-memory"]
 
 
 class Rounds(Protocol):
@@ -116,5 +120,14 @@ TORCH_RPC_TUNED = Processes(
     environment={"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34)},
 )
 
-RIVALS: tuple[Rival, ...] = (GLOO, TORCH_RPC, RAY)  # what is measured unless the user names systems
-KNOWN: dict[str, Rival] = {rival.name: rival for rival in (*RIVALS, TORCH_RPC_TUNED)}
+
+def _paceline(name: str, transport: Wire, *, copied: bool = False) -> Processes:
+    setup = Setup(wire=transport, copied=copied)
+    return Processes(name, transport, "parameter_server", most_servers=64, environment=setup.environment())
+
+
+PACELINE = (_paceline("paceline", "shared-memory"), _paceline("paceline", "tcp"))
+COPIED = _paceline("paceline_copied", "shared-memory", copied=True)
+
+USUAL: tuple[Rival, ...] = (*PACELINE, COPIED, GLOO, TORCH_RPC, RAY)  # measured unless the user names systems
+KNOWN: tuple[Rival, ...] = (*USUAL, TORCH_RPC_TUNED)

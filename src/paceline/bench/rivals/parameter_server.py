@@ -1,12 +1,7 @@
-"""Paceline itself, under BSP, as one more rival. The coordinator is a thread of the first server's process.
-
-`PACELINE_BENCH` says how, in JSON: over which wire, and whether gradients are copied into the memory that is sent from
-(or written there in the first place, as autograd does).
-"""
+"""Paceline itself, under BSP, as one more rival. The coordinator is a thread of the first server's process."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +10,9 @@ from time import monotonic, sleep
 
 import msgspec
 import torch
-from msgspec import Struct
 
 from paceline.bench.rivals.member import PATIENCE, RATE, Place, Rounds
+from paceline.bench.rivals.setup import Setup
 from paceline.nodes import Coordinator, Job, Server, Worker
 from paceline.params import Optimizer
 from paceline.wire import Address, SocketNetwork
@@ -25,37 +20,24 @@ from paceline.wire import Address, SocketNetwork
 FOREVER = 1e6  # seconds: processes of a rival that is not being measured stand still
 
 
-class Setup(Struct, frozen=True):
-    """How to run Paceline. `shapes` are the sizes of the tensors that the elements are cut into; by default one."""
-
-    wire: str = "auto"
-    copied: bool = False
-    slicing: str = "elastic"
-    barrier: bool = False
-    shapes: tuple[int, ...] = ()
-
-    def environment(self) -> dict[str, str]:
-        return {"PACELINE_BENCH": msgspec.json.encode(self).decode()}
-
-
 @contextmanager
 def work(place: Place) -> Iterator[Rounds]:
-    setup = msgspec.json.decode(os.environ.get("PACELINE_BENCH", "{}"), type=Setup)
+    setup = Setup.found()
     job = Job(
         workers=place.workers,
         servers=place.servers,
         optimizer=Optimizer("sgd", {"lr": RATE * place.workers}),
-        slicing=setup.slicing,  # type: ignore[arg-type]
+        slicing=setup.slicing,
         barrier=setup.barrier,
         silence=FOREVER,
         start_within=PATIENCE,
     )
-    network = SocketNetwork(wire=setup.wire)  # type: ignore[arg-type]
+    network = SocketNetwork(wire=setup.wire)
     if place.role == "server":
-        serve(place, job, network)
-        yield lambda n: None
+        _serve(place, job, network)
+        yield _nothing
         return
-    sizes = setup.shapes or (place.elements,)
+    sizes = setup.sizes or (place.elements,)
     with Worker(job, network, {f"tensor {n}": (size,) for n, size in enumerate(sizes)}, number=place.rank) as worker:
         worker.start(_meet(place), torch.zeros(place.elements))
         gradient = torch.full((place.elements,), place.rank + 1.0) if setup.copied else None
@@ -70,7 +52,11 @@ def work(place: Place) -> Iterator[Rounds]:
         yield rounds
 
 
-def serve(place: Place, job: Job, network: SocketNetwork) -> None:
+def _nothing(n: int) -> None:
+    """A server does rounds when the workers do."""
+
+
+def _serve(place: Place, job: Job, network: SocketNetwork) -> None:
     """Start a server on a thread, and with the first one the coordinator."""
     if place.rank == 0:
         coordinator = Coordinator(job, network)

@@ -1,0 +1,31 @@
+"""How Paceline is to run when it is measured: a value that its processes find in their environment."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+VARIABLE = "PACELINE_BENCH"
+
+
+class Setup(Struct, frozen=True):
+    """`copied`: gradients are copied into the memory that is sent from, not written there in the first place.
+
+    `sizes` are those of the tensors that the elements are cut into; by default there is one.
+    """
+
+    wire: Literal["auto", "tcp", "shared-memory"] = "auto"
+    copied: bool = False
+    slicing: Literal["elastic", "by-key"] = "elastic"
+    barrier: bool = False
+    sizes: tuple[int, ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        return {VARIABLE: msgspec.json.encode(self).decode()}
+
+    @staticmethod
+    def found() -> Setup:
+        return msgspec.json.decode(os.environ.get(VARIABLE, "{}"), type=Setup)
