@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from paceline.wire.errors import ChannelClosed, FrameError, SlowReader, WireError
+from paceline.wire.errors import ChannelClosed, FrameError, NetworkError, SlowReader, WireError
 from paceline.wire.frames import GOODBYE, HANDSHAKE, MAX_GOODBYE, MAX_HEADER, Sink, fresh
 from paceline.wire.outbox import Done
 
@@ -48,6 +48,10 @@ class Limits(Struct, frozen=True):
     segments: int = 64  # how many shared segments it may offer
     shared: int = 1 << 40  # and how large they may be together
 
+    def __post_init__(self) -> None:
+        if not 0 < self.header <= MAX_HEADER or self.payload < 0 or self.queued <= 0:
+            raise NetworkError("limits", f"{self} cannot be; a header has up to {MAX_HEADER} bytes")
+
 
 class Incoming:
     """One message. `payload` is what the sink gave, or a read-only view of a segment that ends with `release`."""
@@ -73,8 +77,6 @@ class Channel(ABC):
     wire: Wire
 
     def __init__(self, peer: str, limits: Limits) -> None:
-        if not 0 <= limits.header <= MAX_HEADER:
-            raise FrameError(peer, f"headers of {limits.header} bytes cannot be; at most {MAX_HEADER}")
         self.peer = peer
         self.limits = limits
         self.hello = b""  # what the peer said of itself in the handshake

@@ -155,13 +155,17 @@ class Loop:
         self.channels.discard(channel)
 
     def _patience(self, timeout: float | None) -> float:
+        """How long to wait; never negative, which would be for ever."""
         if self._soon:
             return 0.0
-        timeout = LONGEST if timeout is None or timeout > LONGEST else timeout
+        if timeout is None or timeout > LONGEST:
+            timeout = LONGEST
         timers = self._timers
         while timers and timers[0].call is None:
             heappop(timers)
-        return min(timeout, timers[0].at - self.clock()) if timers else timeout
+        if timers:
+            timeout = min(timeout, timers[0].at - self.clock())
+        return timeout if timeout > 0 else 0.0
 
     def _ring(self) -> None:
         timers, now = self._timers, self.clock()
