@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.wire import ChannelClosed, FrameError, HandshakeRefused, Limits, Loop, SlowReader, Unreachable, WireError
+from paceline.wire import (
+    Channel,
+    ChannelClosed,
+    FrameError,
+    HandshakeRefused,
+    Limits,
+    Loop,
+    Segment,
+    SlowReader,
+    Unreachable,
+    WireError,
+)
 from tests.effort import cases
 from tests.wires import PATIENCE, WIRES, End, connect, network, wires
 
@@ -92,7 +103,7 @@ def test_any_sequence_of_sends_and_pauses_arrives_as_it_was_sent(
     wire: str, script: list[tuple[int, str, int]], seed: int
 ) -> None:
     random = Random(seed)
-    with wires(wire) as made:
+    with wires(wire, checked=False) as made:
         ends = made.pair()
         segments = [made.share(end, 400_000) for end in ends]
         for segment in segments:
@@ -458,6 +469,28 @@ def test_what_was_sent_before_anybody_listens_is_kept(wire: str) -> None:
         made.until(lambda: len(other.received) == 5 and len(told) == 5)
         assert one.channel.hello == b"listener"
         assert other.channel.hello == b"connector"
+
+
+@every_wire
+def test_a_node_may_talk_at_once_to_who_has_just_connected(wire: str) -> None:
+    with wires(wire) as made:
+        segment = Segment(100_000, "test")
+        ends: list[End] = []
+
+        def greet(channel: Channel, hello: bytes) -> None:
+            ends.append(End(made.loop, channel))
+            channel.share(segment)
+            ends[0].send(b"welcome", segment.view)
+
+        listener = made.network.listen(b"", "config")
+        made.loop.listen(listener, greet)
+        channel = connect(made.loop, made.network, listener.address)
+        for _ in range(5):
+            made.loop.run_once(0)
+        end = End(made.loop, channel)
+        made.until(lambda: bool(end.received))
+        assert end.received == [(b"welcome", bytes(100_000))]
+        made.until(lambda: ends[0].done == [b"welcome"])
 
 
 @every_wire

@@ -168,7 +168,7 @@ class Channel(ABC):
         if self._state in ("closing", "closed"):
             return
         error.peer = error.peer or self.peer
-        self._error = error
+        self._error = error.with_traceback(None)  # which would keep this channel, and so itself, in memory
         loop, on_closed = self._loop, self._on_closed
         if self._state == "greeting" or isinstance(error, ChannelClosed | SlowReader):
             self._end()

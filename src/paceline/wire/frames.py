@@ -119,6 +119,13 @@ class Reader:
             self._start = self.stop = 0
         return kind, header, size, None
 
+    def close(self) -> None:
+        """Give the memory up now: the garbage collector would, but only in its own time."""
+        self.sink = fresh
+        self.rest = self._target = None
+        self._view.release()
+        self._buffer = bytearray()
+
     def _go_on(self, header: bytes) -> Frame | None:
         if self._target is None:
             return self._place(header)

@@ -256,4 +256,5 @@ class StreamChannel(Channel):
     def _free(self) -> list[Done]:
         self._fd = -1
         self._sock.close()
+        self._reader.close()
         return self._outbox.drop()
