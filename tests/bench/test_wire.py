@@ -118,7 +118,7 @@ def test_what_a_system_cannot_do_is_told() -> None:
     assert ran.stderr == "paceline: gloo is not measured with 1 workers: it needs at least 2 workers\n"
     ran = bench("--system", "globo")
     assert ran.exit_code == 2
-    assert "there is no system 'globo'; there are gloo, torch_rpc, ray" in ran.stderr
+    assert "there is no system 'globo'; there are paceline, paceline_copied, gloo, torch_rpc, ray" in ran.stderr
 
 
 # However it ends, nothing is left.

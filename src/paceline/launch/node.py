@@ -24,8 +24,9 @@ import torch
 from msgspec import Struct
 
 from paceline.nodes import Coordinator, Job, NodeError, PeerLost, Server, Worker
-from paceline.wire import Address, SocketNetwork, WireError
+from paceline.wire import Address, Limits, SocketNetwork, WireError
 
+LIMITS = Limits(payload=1 << 40)  # slices are as large as the model makes them; nodes check sizes against its own
 Wire = Literal["auto", "tcp", "shared-memory"]
 
 
@@ -77,7 +78,7 @@ class Post:
         self.arguments = seat.arguments
         self._says = says
         self._leash = leash
-        self._network = SocketNetwork(wire=seat.wire, token=seat.token)
+        self._network = SocketNetwork(wire=seat.wire, token=seat.token, limits=LIMITS)
 
     @property
     def coordinator(self) -> Address:

@@ -8,7 +8,7 @@ from threading import Condition, Thread
 from typing import TypeVar
 
 from paceline.nodes import messages as m
-from paceline.nodes.coordinator import BEATS
+from paceline.nodes.coordinator import BEATS, no_payload
 from paceline.nodes.errors import NodeError, PeerLost, WaitedTooLong, error_of
 from paceline.nodes.job import Job, Network
 from paceline.wire import Address, Channel, Incoming, Loop, WireError
@@ -38,6 +38,7 @@ class Control:
         deadline = self._clock() + self._job.start_within
         channel = self._network.connect(coordinator, m.encode(hello), self._job.digest(), deadline)
         channel.peer = "the coordinator"
+        channel.sink = no_payload
         self._channel = channel
         self._heard = self._clock()
         self._loop.add(channel, self._message, self._closed)

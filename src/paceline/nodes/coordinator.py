@@ -9,10 +9,15 @@ from paceline.nodes import messages as m
 from paceline.nodes.errors import NodeError, WrongRequest
 from paceline.nodes.job import Job, Network
 from paceline.nodes.membership import Close, Command, End, Membership, Send
-from paceline.wire import Address, Channel, Incoming, Listener, Loop, WireError
+from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop, WireError
 
 BEATS = 5  # heartbeats in the time after which a silent node counts as dead
 FAREWELL = 1.0  # how long the last words to the others may take
+
+
+def no_payload(header: bytes, size: int) -> memoryview:
+    """The sink of channels on which bulk has no business."""
+    raise FrameError("", f"{size} bytes of payload came where there are only messages")
 
 
 class Coordinator:
@@ -55,6 +60,7 @@ class Coordinator:
     def _connected(self, channel: Channel, hello: bytes) -> None:
         self._links += 1
         link = self._links
+        channel.sink = no_payload
         self._channels[link] = channel
         self._loop.add(channel, lambda _, incoming: self._message(link, incoming), lambda _, e: self._closed(link, e))
         try:

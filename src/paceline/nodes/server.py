@@ -11,7 +11,7 @@ from time import monotonic
 import torch
 
 from paceline.nodes import messages as m
-from paceline.nodes.coordinator import BEATS
+from paceline.nodes.coordinator import BEATS, no_payload
 from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
 from paceline.nodes.norm_exchange import partners
@@ -61,6 +61,7 @@ class Server:
         deadline = self._clock() + self.job.start_within
         channel = self._network.connect(coordinator, hello, config, deadline)
         channel.peer = "the coordinator"
+        channel.sink = no_payload
         self._coordinator = channel
         self._heard = self._clock()
         self._loop.add(channel, self._from_coordinator, self._coordinator_closed)
@@ -168,6 +169,7 @@ class Server:
 
     def _met(self, server: int, channel: Channel) -> None:
         channel.peer = f"server {server}"
+        channel.sink = no_payload
         self._partners[server] = channel
         self._loop.add(channel, self._from_partner, self._partner_closed)
 
