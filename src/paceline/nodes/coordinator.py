@@ -15,7 +15,7 @@ BEATS = 5  # heartbeats in the time after which a silent node counts as dead
 FAREWELL = 1.0  # how long the last words to the others may take
 
 
-def no_payload(header: bytes, size: int) -> memoryview:
+def no_payload(header: bytes, size: int) -> memoryview:  # noqa: ARG001
     """The sink of channels on which bulk has no business."""
     raise FrameError("", f"{size} bytes of payload came where there are only messages")
 
