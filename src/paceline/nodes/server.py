@@ -48,6 +48,7 @@ class Server:
         self._partners: dict[int, Channel] = {}  # servers with parts of the same tensors, for LARS
         self._trace_path = trace
         self._trace: Trace | None = None
+        self._decoded: tuple[bytes, m.AnyMessage] = (b"", m.Alive())  # the last header that was decoded
         self._events = 0  # messages of workers so far
         self._over = False
         self._error: NodeError | None = None
@@ -235,6 +236,7 @@ class Server:
     def _landing(self, member: m.Member, header: bytes, size: int) -> memoryview | None:
         try:
             message = m.decode(header)
+            self._decoded = header, message
             if not isinstance(message, m.Push | m.Initial):
                 raise WrongRequest(f"a {type(message).__name__} came with {size} bytes")
             return self._host(message.shard).landing(member, size)
@@ -244,7 +246,8 @@ class Server:
     def _from_worker(self, channel: Channel, member: m.Member, incoming: Incoming) -> None:
         self._events += 1
         try:
-            match m.decode(incoming.header):
+            header, message = self._decoded  # the one whose payload has just landed, as a rule
+            match message if header is incoming.header else m.decode(incoming.header):
                 case m.Push() as push:
                     host = self._host(push.shard)
                     host.push(member, push, incoming)

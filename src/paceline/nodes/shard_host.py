@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -35,6 +35,7 @@ from paceline.sync import (
     Drop,
     Event,
     Grant,
+    Hold,
     Joined,
     Left,
     Pulled,
@@ -156,12 +157,20 @@ class ShardHost:
         self._tell_partners = tell_partners
         self._lines: dict[int, Line] = {}
         self._todo: deque[tuple[Command, Gradient | None]] = deque()
+        self._carry_out: dict[type, Callable[[Any, Gradient | None], None]] = {
+            Apply: self._apply,
+            Drop: self._drop,
+            Advance: self._advance,
+            Grant: self._grant,
+            SetTimer: self._set_timer,
+        }
         self._gathered: dict[int, list[Gradient]] = {}  # by open round
         self._unsummed = False  # has anything been gathered since the last time there was nothing to do?
 
     # What happens.
 
     def connect(self, channel: Channel, member: m.Member) -> None:
+        """From here on this very member is named in what comes over the channel."""
         self._lines[member.worker] = Line(channel, member)
         for segment in self.segments:
             channel.share(segment)
@@ -238,12 +247,15 @@ class ShardHost:
     # Carrying out.
 
     def _decide(self, event: Event, gradient: Gradient | None = None) -> None:
+        """Hand an event to the machine. That a pull is held needs nothing to be done."""
         now = self._clock()
         commands = self.machine.handle(event, now)
         if self._trace is not None:
             self._trace.record(self.place.shard, now, event, commands)
         for command in commands:
-            self._todo.append((command, gradient if isinstance(command, Apply | Drop) else None))
+            kind = type(command)
+            if kind is not Hold:
+                self._todo.append((command, gradient if kind is Apply or kind is Drop else None))
         self.work()
 
     def work(self) -> None:
@@ -251,18 +263,7 @@ class ShardHost:
         todo = self._todo
         while todo and self.initialised and self._ready(todo[0][0]):
             command, gradient = todo.popleft()
-            match command:
-                case Grant():
-                    self._grant(command)
-                case Apply():
-                    assert gradient is not None
-                    self._apply(command, gradient)
-                case Advance():
-                    self._advance(command)
-                case Drop():
-                    self._drop(command, gradient)
-                case SetTimer(at, timer):
-                    self._set_timer(at, TimerFired(timer))
+            self._carry_out[type(command)](command, gradient)
 
     def _ready(self, command: Command) -> bool:
         if isinstance(command, Advance):
@@ -277,7 +278,8 @@ class ShardHost:
             self._tell_partners(m.Norms(self.place.shard, advance.to, rounds), exchange.others)
         return exchange.complete(advance.to)
 
-    def _apply(self, apply: Apply, gradient: Gradient) -> None:
+    def _apply(self, apply: Apply, gradient: Gradient | None) -> None:
+        assert gradient is not None
         if apply.round is not None:
             self.store.gather(apply.round, gradient.key, gradient.values)
             self._gathered.setdefault(apply.round, []).append(gradient)
@@ -290,7 +292,7 @@ class ShardHost:
         gradient.free()
         self._tell_outcome(gradient, taken)
 
-    def _advance(self, advance: Advance) -> None:
+    def _advance(self, advance: Advance, _: Gradient | None) -> None:
         scaling: Literal["mean", "linear"] = getattr(self.machine.model, "scaling", "mean")
         for round_ in sorted(round_ for round_ in self._gathered if round_ < advance.to):
             norms = None if self._exchange is None else self._exchange.total(round_)
@@ -302,7 +304,7 @@ class ShardHost:
         if self._exchange is not None:
             self._exchange.forget(advance.to)
 
-    def _grant(self, grant: Grant) -> None:
+    def _grant(self, grant: Grant, _: Gradient | None) -> None:
         line = self._lines.get(grant.worker)
         if line is None or line.member.incarnation != grant.incarnation:
             return
@@ -327,8 +329,8 @@ class ShardHost:
         gradient.free()
         gradient.answer(drop.answer or "dropped", str(drop.reason))
 
-    def _set_timer(self, at: float, fired: TimerFired) -> None:
-        self._call_at(at, lambda: self._decide(fired))
+    def _set_timer(self, timer: SetTimer, _: Gradient | None) -> None:
+        self._call_at(timer.at, lambda: self._decide(TimerFired(timer.timer)))
 
     def _absorb(self, line: Line) -> None:
         """Sum what was only gathered of one worker, because its memory is needed again."""
@@ -344,7 +346,7 @@ class ShardHost:
 
     def _gradient(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
         line, payload = self._lines.get(member.worker), incoming.payload
-        if line is None or line.member != member:
+        if line is None or line.member is not member:
             raise WrongRequest(f"worker {member.worker} is not connected to shard {self.place.shard}")
         if payload is None or payload.nbytes != self.nbytes:
             size = 0 if payload is None else payload.nbytes
