@@ -27,7 +27,7 @@ def run_core_tests(source: Path) -> subprocess.CompletedProcess[str]:
         "-p",
         "no:cacheprovider",
         *quick,
-        "tests/contract",
+        "tests/contract/test_every_model.py",
         "tests/sync",
     ]
     environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -457,6 +457,24 @@ def test_a_wire_error_of_a_handler_ends_its_channel_only_and_both_know_why(wire:
 
 
 @every_wire
+def test_a_node_that_survives_its_own_mistake_misses_no_message(wire: str) -> None:
+    with wires(wire) as made:
+        one, other = made.pair()
+
+        def stumble(incoming: object) -> None:
+            if len(other.received) == 1:
+                raise ZeroDivisionError
+
+        other.on_message = stumble
+        for n in range(3):
+            one.send(b"%d" % n)
+        with pytest.raises(ZeroDivisionError):
+            made.until(lambda: len(other.received) == 3)
+        made.until(lambda: len(other.received) == 3)
+        assert not other.errors
+
+
+@every_wire
 def test_what_was_sent_before_anybody_listens_is_kept(wire: str) -> None:
     with wires(wire) as made:
         channel = connect(made.loop, made.network, made.listener.address)

@@ -19,6 +19,7 @@ from paceline.wire import (
     HandshakeRefused,
     Limits,
     Loop,
+    MemoryNetwork,
     NetworkError,
     SocketNetwork,
     Timeout,
@@ -232,6 +233,22 @@ def test_a_full_waiting_room_is_waited_for_until_the_deadline() -> None:
 def test_a_host_that_is_not_known_is_named() -> None:
     with pytest.raises(Unreachable, match=r"nowhere\.invalid"):
         SocketNetwork().connect(Address(host="nowhere.invalid", port=1))
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("x" * 300, 1), ("a..b", 1)])
+def test_addresses_that_cannot_be_are_nowhere(host: str, port: int) -> None:
+    with pytest.raises(Unreachable):
+        SocketNetwork().connect(Address(host=host, port=port))
+
+
+def test_what_cannot_be_said_in_a_handshake_is_refused_at_once() -> None:
+    for network in (SocketNetwork(), MemoryNetwork()):
+        with pytest.raises(NetworkError, match="hello of 5000 bytes"):
+            network.listen(bytes(5_000))
+        listener = network.listen()
+        with pytest.raises(NetworkError, match="hello of 5000 bytes"):
+            network.connect(listener.address, bytes(5_000))
+        listener.close()
 
 
 def test_limits_that_cannot_be_are_refused() -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from paceline.wire.errors import ChannelClosed, FrameError, NetworkError, SlowReader, WireError
+from paceline.wire.errors import ChannelClosed, FrameError, NetworkError, SlowReader, WireError, readable
 from paceline.wire.frames import GOODBYE, HANDSHAKE, MAX_GOODBYE, MAX_HEADER, Sink, fresh
 from paceline.wire.outbox import Done
 
@@ -253,7 +253,7 @@ class Channel(ABC):
 
 def left(peer: str, header: bytes) -> ChannelClosed:
     """What a goodbye means."""
-    why = header.decode(errors="replace")
+    why = readable(header.decode(errors="replace"))
     return ChannelClosed(peer, f"it closed the channel: {why}" if why else "it closed the channel")
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def readable(text: str) -> str:
+    """What a peer says, fit for a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 class WireError(Exception):
     """The base of every error that `paceline.wire` raises. `peer` may be filled in by whoever knows it."""
 

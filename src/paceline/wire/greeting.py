@@ -24,6 +24,9 @@ class Identity(Struct, frozen=True):
     config: str
     hello: bytes
 
+    def __post_init__(self) -> None:
+        self.handshake("connects")  # what cannot be said is an error now, not when the first peer comes
+
     def handshake(self, side: Side) -> Handshake:
         return Handshake(side, token=self.token, config=self.config, hello=self.hello, nonce=os.urandom(NONCE))
 

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from paceline.wire.errors import FrameError, HandshakeRefused
+from paceline.wire.errors import FrameError, HandshakeRefused, NetworkError, readable
 from paceline.wire.frames import MAX_HANDSHAKE
 from paceline.wire.headers import decode
 
@@ -72,9 +72,10 @@ class Handshake:
         self, side: Side, *, token: str | None, config: str, hello: bytes, nonce: bytes, protocol: int = PROTOCOL
     ) -> None:
         if len(hello) > MAX_HELLO or len(config) > MAX_CONFIG or len(nonce) != NONCE:
-            raise ValueError(
+            raise NetworkError(
+                "handshake",
                 f"a hello of {len(hello)} bytes, a configuration of {len(config)} characters, a nonce of {len(nonce)}"
-                f" bytes; at most {MAX_HELLO} and {MAX_CONFIG}, and {NONCE} can be"
+                f" bytes; at most {MAX_HELLO} and {MAX_CONFIG}, and {NONCE} can be",
             )
         self.done = False
         self.hello = b""  # the peer's
@@ -98,7 +99,7 @@ class Handshake:
             raise HandshakeRefused("", "malformed", f"what came is no handshake: {error.why}") from None
         if isinstance(message, Refused):
             code = message.code if message.code in CODES else "unknown"
-            raise HandshakeRefused("", code, message.why[:1024], told=True)
+            raise HandshakeRefused("", code, readable(message.why[:1024]), told=True)
         if self.done:
             raise HandshakeRefused("", "malformed", "the handshake is over already")
         if self._side == "accepts" and isinstance(message, Opening) and not self._other:

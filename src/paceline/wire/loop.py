@@ -127,9 +127,9 @@ class Loop:
         self.listeners.clear()
         for channel in list(self.channels):
             channel.close("the node has ended")
-        deadline = self.clock() + LINGER
-        while self.channels and self.clock() < deadline:
-            self.run_once(deadline - self.clock())
+        deadline = time.monotonic() + LINGER  # by the real clock: another may stand still
+        while self.channels and time.monotonic() < deadline:
+            self.run_once(deadline - time.monotonic())
         for channel in list(self.channels):
             channel.abort()
         while self._soon:

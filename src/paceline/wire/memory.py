@@ -25,7 +25,6 @@ from paceline.wire.outbox import ENTRY, Done
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
-TAKEN = 0  # the receiver is done with a message
 END = -1  # the other side is gone
 
 
@@ -38,7 +37,7 @@ class Item(NamedTuple):
 
 
 class MemoryChannel(Channel):
-    """One of two ends. Only `_inbox` and `_bell` are touched by the other's thread."""
+    """One of two ends. Only `_inbox`, `_receipts` and `_bell` are touched by the other's thread."""
 
     wire: Wire = "memory"
 
@@ -46,6 +45,7 @@ class MemoryChannel(Channel):
         super().__init__(peer, limits)
         self._bell = Bell()
         self._inbox: deque[Item] = deque()
+        self._receipts: deque[Item] = deque()  # what the other has taken
         self._sent: deque[Item] = deque()  # what the other has not taken yet
         self._queued = 0
         self._held = 0
@@ -91,25 +91,23 @@ class MemoryChannel(Channel):
         self._take()
 
     def _take(self) -> None:
-        inbox = self._inbox
-        waiting: list[Item] = []
-        while inbox and self._loop is not None and self._state != "closed":
-            item = inbox.popleft()
-            if item.kind == TAKEN:
-                self._taken()
-            elif self._state == "closing":
-                if item.kind in (GOODBYE, END):
-                    self._end()
-            elif not self._taking:
-                waiting.append(item)
-            else:
-                try:
-                    self._handle_item(item)
-                except WireError as error:
-                    self.fail(error)
-        inbox.extendleft(reversed(waiting))
+        while self._receipts and self._sent:
+            self._receipts.popleft()
+            self._taken()
+        try:
+            while self._inbox and self._taking:
+                self._receive(self._inbox[0])
+        except WireError as error:
+            self.fail(error)
+        except BaseException:  # a mistake of the node's own; if it goes on, so does the channel
+            if self._loop is not None:
+                self._loop.call_soon(self._go_on)
+            raise
+        while self._inbox and self._state == "closing":
+            if self._inbox.popleft().kind in (GOODBYE, END):
+                self._end()
 
-    def _handle_item(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         gone = item.payload is not None and self._other._state == "closed"  # its memory may be used again
         if item.kind == END or gone:
             raise ChannelClosed(self.peer, "it closed the connection without a word")
@@ -117,15 +115,15 @@ class MemoryChannel(Channel):
             raise left(self.peer, item.header)
         incoming = Incoming(item.header)
         if item.payload is not None:
-            target = self.sink(item.header, item.payload.nbytes)
-            if target is None:
-                self._inbox.appendleft(item)
+            incoming.payload = self.sink(item.header, item.payload.nbytes)
+            if incoming.payload is None:
                 self.pause()
                 return
-            target[:] = item.payload
-            incoming.payload = target
+            incoming.payload[:] = item.payload
+        self._inbox.popleft()
         if item.kind != HANDSHAKE:
-            self._put(Item(TAKEN))
+            self._other._receipts.append(item)
+            self._other._bell.ring()
         self._on_message(self, incoming)
 
     def _taken(self) -> None:
@@ -208,10 +206,11 @@ class MemoryNetwork:
         return listener
 
     def connect(self, address: Address, hello: bytes = b"", config: str = "", deadline: float | None = None) -> Channel:
+        identity = Identity(self._token, config, hello)
         listener = self._listeners.get(address.memory or "")
         if listener is None:
             raise Unreachable(str(address), "nobody listens there")
         one, other = MemoryChannel.pair("memory", str(address), self._limits)
         listener.knock(other)
         deadline = self.clock() + HANDSHAKE_SECONDS if deadline is None else deadline
-        return introduce(one, Identity(self._token, config, hello), deadline, self.clock)
+        return introduce(one, identity, deadline, self.clock)

@@ -5,7 +5,7 @@ option `wire` overrides that. Loopback only, unless told otherwise, and then a t
 
 Who may connect: over Unix sockets only processes of the same user or root, which the kernel vouches for; then whoever
 knows the token, if there is one. The token opens a connection and does not protect what goes over it; between hosts
-where others can listen or meddle, use TLS.
+where others can listen or meddle, use TLS. Within one host nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class SocketNetwork:
 
     def listen(self, hello: bytes = b"", config: str = "") -> Listener:
         """Open the doors; `Loop.listen` lets people in."""
+        identity = Identity(self._token, config, hello)
         context = None if self._tls is None else self._tls.context("accepts")
         host = host_id()
         tcp = self._listen_tcp() if self._wire != "shared-memory" else None
@@ -87,18 +88,13 @@ class SocketNetwork:
             unix=name if unix is not None else None,
             host_id=host,
         )
-        return SocketListener(address, Identity(self._token, config, hello), tcp, unix, context, self._limits)
+        return SocketListener(address, identity, tcp, unix, context, self._limits)
 
     def connect(self, address: Address, hello: bytes = b"", config: str = "", deadline: float | None = None) -> Channel:
         """Connect and shake hands, until the deadline (of the network's clock) at most."""
         deadline = self.clock() + HANDSHAKE_SECONDS if deadline is None else deadline
         identity = Identity(self._token, config, hello)
-        channel = self._reach(address, deadline)
-        try:
-            return introduce(channel, identity, deadline, self.clock)
-        except BaseException:
-            channel.abort()
-            raise
+        return introduce(self._reach(address, deadline), identity, deadline, self.clock)
 
     def _reach(self, address: Address, deadline: float) -> Channel:
         near = address.unix is not None and address.host_id != "" and address.host_id == host_id()
@@ -121,7 +117,7 @@ class SocketNetwork:
         try:
             family, _, _, _, where = socket.getaddrinfo(self._bind, self._port, type=socket.SOCK_STREAM)[0]
             tcp = socket.create_server(where, family=family, backlog=BACKLOG)
-        except OSError as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             raise NetworkError(f"{self._bind}:{self._port}", f"cannot be listened on: {error}") from None
         tcp.setblocking(False)
         return tcp
@@ -147,7 +143,7 @@ class SocketNetwork:
         why = "the deadline has passed"
         try:
             places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             raise Unreachable(peer, f"is not known: {error}") from None
         for family, kind, protocol, _, where in places:
             left = deadline - self.clock()

@@ -50,7 +50,8 @@ class StreamChannel(Channel):
         self._reader.sink = self._place
         self._outbox = Outbox()
         self._watched = 0
-        self._blocked_on_write = False  # reading cannot go on before something is written: TLS only
+        self._read_needs_write = False  # these two happen to TLS only
+        self._write_needs_read = False
         self._ended = False  # nobody reads what we write any more
 
     @property
@@ -126,6 +127,7 @@ class StreamChannel(Channel):
             if outbox:
                 self._tell(outbox.sent(self._hand_over_batch(*outbox.batch())))
         except BlockingIOError:
+            self._watch()
             return
         except OSError as error:
             self._broken(error)
@@ -153,7 +155,7 @@ class StreamChannel(Channel):
     def _handle(self, events: int) -> None:
         if events != READ and self._outbox:
             self._flush()
-        if events != WRITE or self._blocked_on_write:
+        if events != WRITE or self._read_needs_write:
             self._read()
 
     def _read(self) -> None:
@@ -205,6 +207,10 @@ class StreamChannel(Channel):
                     return
         except WireError as error:
             self.fail(error)
+        except BaseException:  # a mistake of the node's own; if it goes on, so does the channel
+            if self._loop is not None:
+                self._loop.call_soon(self._go_on)
+            raise
 
     def _go_on(self) -> None:
         self._changed()
@@ -236,7 +242,7 @@ class StreamChannel(Channel):
         if self._loop is None or self._fd < 0:
             return
         wanted = 0 if self._paused and self._state != "closing" else READ
-        if self._outbox or self._blocked_on_write:
+        if (self._outbox and not self._write_needs_read) or self._read_needs_write:
             wanted |= WRITE
         if wanted == self._watched:
             return

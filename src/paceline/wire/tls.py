@@ -71,21 +71,22 @@ class TLSChannel(StreamChannel):
                     count = self._sock.send(data[:MOST_AT_ONCE])
                     sent += count
                     data = data[count:]
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
+            self._write_needs_read = isinstance(error, ssl.SSLWantReadError)
             if not sent:
                 raise BlockingIOError from None
         return sent
 
     def _receive(self, room: memoryview) -> int:
-        self._blocked_on_write = False
+        self._read_needs_write = False
         try:
             return self._sock.recv_into(room)
-        except ssl.SSLWantReadError:
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            self._read_needs_write = isinstance(error, ssl.SSLWantWriteError)
             raise BlockingIOError from None
-        except ssl.SSLWantWriteError:
-            self._blocked_on_write = True
+        finally:
+            self._write_needs_read = False
             self._watch()
-            raise BlockingIOError from None
 
     def _lost(self, error: OSError) -> None:
         if self._state == "greeting" and isinstance(error, ssl.SSLError):
