@@ -11,7 +11,7 @@ from paceline.wire import Channel, Incoming, Limits, Loop, Segment, SocketNetwor
 from tests.wires import network
 
 SIZE = 5_000_000
-TIMES = 200
+TIMES = 60
 
 
 class Peer:
