@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.wire.errors import HandshakeRefused, NetworkError
-from paceline.wire.handshake import MAX_HELLO, NONCE, Challenge, Handshake, Opening, Proof
+from paceline.wire.handshake import MAX_HELLO, NONCE, Accepted, Challenge, Handshake, Opening, Proof
 from tests.effort import cases
 
 
@@ -110,12 +110,17 @@ def test_a_proof_can_neither_be_used_again_nor_handed_back() -> None:
     again.receive(said[0])
     with pytest.raises(HandshakeRefused, match="token"):
         again.receive(said[2])
-    mirror = side("connects")
-    opening = mirror.start()
+    before_mirror = side("connects")
+    opening = before_mirror.start()
     assert opening is not None
     decoded = msgspec.msgpack.decode(opening, type=Opening)
     with pytest.raises(HandshakeRefused, match="its own"):
-        mirror.receive(msgspec.msgpack.encode(Challenge(decoded.protocol, decoded.nonce)))
+        before_mirror.receive(msgspec.msgpack.encode(Challenge(decoded.protocol, decoded.nonce)))
+    proof = before_mirror.receive(msgspec.msgpack.encode(Challenge(decoded.protocol, bytes(NONCE))))
+    assert proof is not None
+    echo = msgspec.msgpack.decode(proof, type=Proof)
+    with pytest.raises(HandshakeRefused, match="token"):
+        before_mirror.receive(msgspec.msgpack.encode(Accepted(echo.proof, echo.hello)))
 
 
 @given(step=st.integers(0, 3), place=st.integers(0, 1000), flip=st.integers(1, 255))
