@@ -122,6 +122,7 @@ def test_torchs_other_elementwise_optimizers_go_by_import_path(kind: Any) -> Non
     theirs = kind(made, lr=0.05)
     mine = optimizer_from(theirs, names)
     assert mine.name == f"torch.optim:{kind.__name__}"
+    assert not mine.settings.keys() & {"params", "foreach", "fused", "capturable", "differentiable"}
     updater = Updater(mine, Space({"p0": (7,)}), 0, 7)
     values = made[0].detach().clone()
     for progress in range(5):

@@ -165,7 +165,7 @@ class Both:
     def discard(self, worker: int) -> None:
         self.store.discard(worker)
         self.spoil(worker=worker)
-        self.kept |= {(number, worker) for number in self.rounds}
+        self.kept |= {(number, worker) for number, those in self.rounds.items() if worker in those}
 
     def close(self, number: int, scaling: Literal["mean", "linear"]) -> None:
         if not self.store.can_update:
