@@ -93,32 +93,22 @@ def elements(megabytes: float) -> int:
     return round(megabytes * 1e6 / 4)
 
 
+RAY_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_preallocate_plasma_memory": "1",
+    "RAY_worker_niceness": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # elsewhere too it means: stay on the loopback interface
+}
+# One heap that never gives memory back: else every answer is written to memory that the kernel must clear first.
+ONE_HEAP = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
+
 MEMCPY = Processes("memcpy", "memory", "memcpy", serverless=True, alone=True, package="numpy")
 GLOO = Processes("gloo", "tcp", "gloo", serverless=True, fewest=2)
 TORCH_RPC = Processes("torch_rpc", "tensorpipe", "torch_rpc", most_servers=8)
-RAY = Processes(
-    "ray",
-    "object store",
-    "ray_actor",
-    alone=True,
-    package="ray",
-    environment={
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "RAY_memory_monitor_refresh_ms": "0",
-        "RAY_worker_niceness": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # here too it means: stay on the loopback interface
-    },
-)
-
-TORCH_RPC_TUNED = Processes(
-    "torch_rpc_tuned",
-    "tensorpipe",
-    "torch_rpc",
-    most_servers=8,
-    # One heap that never gives memory back: else every answer is written to memory that the kernel must clear first.
-    environment={"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34)},
-)
+RAY = Processes("ray", "object store", "ray_actor", alone=True, package="ray", environment=RAY_ENVIRONMENT)
+TORCH_RPC_TUNED = Processes("torch_rpc_tuned", "tensorpipe", "torch_rpc", most_servers=8, environment=ONE_HEAP)
 
 
 def _paceline(name: str, transport: Wire, *, copied: bool = False) -> Processes:
