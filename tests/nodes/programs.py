@@ -232,3 +232,27 @@ def misuse(seat: Any) -> dict[str, str]:
         worker.push()
         worker.clock()
     return said
+
+
+def counted(seat: Any) -> dict[str, Any]:
+    """Push ones, with a rate of one, and compare the parameters of every pull with its version.
+
+    Each update takes `seat.arguments["step"]` off. Workers leave late enough for all compared updates to have the
+    gradients of all of them.
+    """
+    size, steps, step = seat.arguments["size"], seat.arguments["steps"], seat.arguments["step"]
+    wrong = []
+    compared = 0
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(size))
+        last = steps * seat.job.workers if step < 1 else steps
+        while min(worker.versions.values()) < last:
+            worker.gradients.fill_(1.0)
+            worker.step()
+            for place in worker.places:
+                part, version = worker.parameters[place.start : place.stop], worker.versions[place.shard]
+                if version <= last:
+                    compared += 1
+                    if not (part == -step * version).all():
+                        wrong.append((worker.number, place.shard, version, float(part[0])))
+        return {"wrong": wrong, "compared": compared}
