@@ -12,12 +12,13 @@ from torch import Tensor
 def tensor_over(view: memoryview, dtype: torch.dtype) -> Tensor:
     """A flat tensor over these bytes. Where they are read-only, whoever writes to it ends the process.
 
-    torch has no read-only tensors and warns of read-only memory each time, which is what a peer's segment is here. So
-    it is shown the address alone, and the view is kept for as long as the tensor lives.
+    The memory stays for as long as the tensor does, also when the segment is closed: numpy holds on to it, which
+    `torch.frombuffer` does not. torch has no read-only tensors and warns of read-only memory, which is what a peer's
+    segment is here; so it is shown the address alone.
     """
-    if not view.readonly:
-        return torch.frombuffer(view, dtype=dtype)
     array = np.frombuffer(view, dtype=np.uint8)
+    if not view.readonly:
+        return torch.from_numpy(array).view(dtype)
     memory = (c_char * view.nbytes).from_address(array.__array_interface__["data"][0])
     memory._keep = array  # type: ignore[attr-defined]
     return torch.frombuffer(memory, dtype=dtype)
