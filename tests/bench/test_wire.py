@@ -116,6 +116,8 @@ def test_what_a_system_cannot_do_is_told() -> None:
     ran = bench("--workers", "1", "--system", "gloo")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr == "paceline: gloo is not measured with 1 workers: it needs at least 2 workers\n"
+    ran = bench("--workers", "1", "--workers", "2", "--system", "torch_rpc", "--servers", "9")
+    assert ran.stderr == "paceline: torch_rpc is not measured with 1, 2 workers: it has 8 servers at most\n"
     ran = bench("--system", "globo")
     assert ran.exit_code == 2
     assert "there is no system 'globo'; there are paceline, paceline_copied, gloo, torch_rpc, ray" in ran.stderr

@@ -161,9 +161,9 @@ def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) 
             )
     asked = [rival for rival in KNOWN if rival.name in names] if names else list(USUAL)
     unfit = {(rival.name, count): rival.unfit(count, servers) for rival in asked for count in workers}
-    for (name, count), why in unfit.items():
-        if why:
-            typer.echo(f"paceline: {name} is not measured with {count} workers: {why}", err=True)
+    for name, why in dict.fromkeys((name, why) for (name, _), why in unfit.items() if why):
+        counts = ", ".join(str(count) for (other, count), reason in unfit.items() if (other, reason) == (name, why))
+        typer.echo(f"paceline: {name} is not measured with {counts} workers: {why}", err=True)
     if all(unfit.values()):
         raise typer.Exit(2)
     return asked

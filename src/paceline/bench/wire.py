@@ -14,7 +14,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from paceline.bench.rivals import MEMCPY, Rival, Rounds
+from paceline.bench.rivals import MEMCPY, Rival, Running
 
 SMALL = 0.004096  # megabytes of the round trip
 BATCH = 0.3  # seconds that a batch should take
@@ -61,7 +61,7 @@ def measure(
 def take_turns(systems: Sequence[Rival], workers: int, servers: int, megabytes: float, repeats: int) -> list[float]:
     """Seconds of a round of each system, as the median of `repeats` batches. A first turn says how long a batch is."""
     with ExitStack() as stack:
-        groups: list[Rounds] = [stack.enter_context(system.start(workers, servers, megabytes)) for system in systems]
+        groups: list[Running] = [stack.enter_context(system.start(workers, servers, megabytes)) for system in systems]
         batches = [min(max(round(BATCH / group.rounds(2) * 2), 1), MOST) for group in groups]
         taken: list[list[float]] = [[] for _ in groups]
         for _ in range(repeats):

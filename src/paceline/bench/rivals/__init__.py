@@ -2,7 +2,7 @@
 
 A round: each of W workers pushes M bytes of float32, they are summed and applied, and each worker ends with the new
 parameters. A rival starts a group of processes that stays up; asked for some rounds it does them and says how many
-seconds they took, from when all workers were ready until all were done. Between that its processes sleep.
+seconds they took, from when all workers were ready until all were done. In between its processes are stopped.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from msgspec import Struct
 from paceline.bench.rivals.group import Group, RivalError
 from paceline.bench.rivals.setup import Setup
 
-__all__ = ["KNOWN", "MEMCPY", "USUAL", "Group", "Processes", "Rival", "RivalError", "Rounds", "elements"]
+__all__ = ["KNOWN", "MEMCPY", "USUAL", "Group", "Processes", "Rival", "RivalError", "Running", "elements"]
 
 
 Wire = Literal["tcp", "shared-memory"]
 
 
-class Rounds(Protocol):
+class Running(Protocol):
     """A group that is up."""
 
     def rounds(self, n: int) -> float:
@@ -49,7 +49,7 @@ class Rival(Protocol):
         """Why it cannot be measured so, if it cannot, and what would help."""
         ...
 
-    def start(self, workers: int, servers: int, megabytes: float) -> AbstractContextManager[Rounds]: ...
+    def start(self, workers: int, servers: int, megabytes: float) -> AbstractContextManager[Running]: ...
 
 
 class Processes(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Processes(Struct, frozen=True):
         if workers < self.fewest:
             return f"it needs at least {self.fewest} workers"
         if servers > self.most_servers and not self.serverless:
-            return f"it has {self.most_servers} server at most"
+            return f"it has {self.most_servers} server{'s' * (self.most_servers > 1)} at most"
         return None
 
     def start(self, workers: int, servers: int, megabytes: float) -> Group:
