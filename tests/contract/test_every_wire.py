@@ -354,7 +354,8 @@ def test_what_the_other_would_refuse_is_not_sent(wire: str) -> None:
 
 
 @every_wire
-def test_a_reader_that_is_too_slow_is_left_and_named(wire: str) -> None:
+@pytest.mark.parametrize("size", [10_000, 60_000])
+def test_a_reader_that_is_too_slow_is_left_and_named(wire: str, size: int) -> None:
     with wires(wire, Limits(queued=500_000)) as made:
         one, other = made.pair()
         one.channel.peer = "worker 7"
@@ -362,9 +363,9 @@ def test_a_reader_that_is_too_slow_is_left_and_named(wire: str) -> None:
         most = 0
         with pytest.raises(ChannelClosed):
             for n in range(20_000):
-                one.send(b"%d" % n, bytes(10_000))
+                one.send(b"%d" % n, bytes(size))
                 most = max(most, one.channel.queued_bytes)
-        assert most < 520_000
+        assert most < 600_000
         made.until(lambda: bool(one.errors))
         assert isinstance(one.errors[0], SlowReader)
         assert "worker 7" in str(one.errors[0])
@@ -390,6 +391,22 @@ def test_bulk_payloads_do_not_count_as_held_for_a_slow_reader(wire: str) -> None
 # The end.
 
 
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "memory"])
+def test_a_paused_channel_learns_that_its_peer_is_gone_when_it_sends(wire: str) -> None:
+    with wires(wire) as made:
+        one, other = made.pair()
+        one.channel.pause()
+        other.channel.abort()
+
+        def send() -> bool:
+            if not one.channel.closed:
+                one.send(b"are you there?")
+            return bool(one.errors)
+
+        made.until(send)
+        assert isinstance(one.errors[0], ChannelClosed)
+
+
 @every_wire
 def test_a_reason_is_told_to_the_other_side(wire: str) -> None:
     with wires(wire) as made:
@@ -405,6 +422,16 @@ def test_a_reason_is_told_to_the_other_side(wire: str) -> None:
         assert not one.errors
         made.until(lambda: not made.loop.channels)
         assert one.done == [b"last words"]
+
+
+@every_wire
+def test_two_that_leave_at_the_same_time_need_not_wait_for_each_other(wire: str) -> None:
+    with wires(wire, clock=lambda: 0.0) as made:
+        one, other = made.pair()
+        for end in (one, other):
+            end.send(b"bulk", bytes(10_000_000))
+            end.channel.close("I am leaving")
+        made.until(lambda: not made.loop.channels)
 
 
 @every_wire

@@ -301,6 +301,7 @@ def test_a_crowd_of_silent_strangers_keeps_nobody_out(wire: str) -> None:
             made.loop.run_once(0)
             assert len(made.listener._greetings) <= MOST_GREETINGS
         made.until(lambda: made.loop.counters["refused: crowd"] == 2 * MOST_GREETINGS)
+        assert [stranger.is_out() for stranger in crowd] == [True] * 2 * MOST_GREETINGS + [False] * MOST_GREETINGS
         one, other = made.pair()
         one.send(b"I got in")
         made.until(lambda: bool(other.received))

@@ -8,8 +8,8 @@ comes as calls from the loop: messages, the end of the channel, and `done()` of 
                 it. Called once for every `send`, never within `send`; at the latest when the channel ends, and then a
                 peer that is still alive may be reading: take other memory for another channel to the same peer.
     sink        says where an inline payload goes, as soon as its header is there: a writable view of bytes, as long as
-                the payload. None: no room now; the channel reads no more until `resume()`, and asks again. It reads
-                nothing in that time, so it also does not see that the peer is gone. A WireError ends the channel.
+                the payload. None: no room now; the channel reads no more until `resume()`, and asks again. In that
+                time it learns that the peer is gone only if it sends. A WireError ends the channel.
     close(why)  no more messages in or out; what is queued and the reason still go out, for as long as LINGER at most
 """
 

@@ -32,7 +32,6 @@ Choice = Literal["auto", "tcp", "shared-memory"]
 Clock = Callable[[], float]
 
 BACKLOG = 512
-DEAD_AFTER = 10_000  # milliseconds after which TCP gives up a host that acknowledges nothing
 RETRY = 0.002  # seconds between attempts while a Unix listener's backlog is full
 
 
@@ -212,9 +211,8 @@ def _near(sock: socket.socket, peer: str, limits: Limits) -> Channel:
 
 
 def _tune(sock: socket.socket) -> None:
+    """No TCP_USER_TIMEOUT, which would also end the connection to a peer that is well and does not read for a while."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
