@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 class Mutant(NamedTuple):
     name: str
-    file: str  # below src/paceline/sync
+    file: str  # below the folder that the mutant is for
     old: str
     new: str
 
