@@ -99,18 +99,32 @@ def test_a_deterministic_round_has_the_bits_of_one_process(
 
 
 HUGE = 3e38  # two of them overflow
-KINDS = ("plain", "plain", "plain", "nan", "inf", "huge")
-WORKERS = st.integers(0, 3)
-ROUNDS = st.integers(0, 3)
-STEPS = st.one_of(
-    st.tuples(st.just("gather"), ROUNDS, WORKERS, st.sampled_from(KINDS)),
-    st.tuples(st.just("absorb"), st.none() | WORKERS),
-    st.tuples(st.just("discard"), WORKERS),
-    st.tuples(st.just("close"), ROUNDS, st.sampled_from(["mean", "linear"])),
-    st.tuples(st.just("apply"), st.sampled_from(KINDS)),
+KINDS = st.sampled_from(["plain", "plain", "plain", "plain", "nan", "inf", "huge"])
+WORKERS = 4
+ASIDE = st.one_of(  # what can happen beside the pushes
+    st.none(),
+    st.none(),
+    st.tuples(st.just("absorb"), st.none() | st.integers(0, WORKERS - 1)),
+    st.tuples(st.just("discard"), st.integers(0, WORKERS - 1)),
+    st.tuples(st.just("apply"), KINDS),
     st.tuples(st.just("lend")),
     st.tuples(st.just("give_back"), st.integers(0, 9)),
+    st.tuples(st.just("give_back"), st.integers(0, 9)),
 )
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Workers push in some order, some of them a round ahead, and rounds close one after another."""
+    program: list[tuple[Any, ...] | None] = []
+    for number in range(draw(st.integers(1, 5))):
+        for worker in draw(st.permutations(range(WORKERS)))[: draw(st.integers(0, WORKERS))]:
+            program.append(("gather", number, worker, draw(KINDS)))
+            program.append(draw(ASIDE))
+            if draw(st.booleans()):
+                program += [("gather", number + 1, worker, draw(KINDS)), draw(ASIDE)]
+        program.append(("close", number, draw(st.sampled_from(["mean", "linear"]))))
+    return [step for step in program if step]
 
 
 class Both:
@@ -217,7 +231,7 @@ class Both:
 @pytest.mark.usefixtures("piece")
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("name", ["sgd", "momentum"])
-@given(size=st.integers(1, 60), seed=st.integers(0, 2**32), program=st.lists(STEPS, max_size=40))
+@given(size=st.integers(1, 60), seed=st.integers(0, 2**32), program=programs())
 @settings(max_examples=cases(100), deadline=None)
 def test_whatever_happens_it_is_what_one_process_would_have(
     name: str, deterministic: bool, size: int, seed: int, program: list[tuple[Any, ...]]
@@ -278,6 +292,24 @@ def test_a_round_of_one_gradient_needs_no_working_copy() -> None:
     mine.gather(0, 3, torch.ones(1000))
     mine.close(0, progress=0)
     assert mine.nbytes == mine.updater.nbytes
+
+
+def test_in_order_a_dead_workers_gradient_is_kept_until_its_turn() -> None:
+    size = 100
+    mine, alone = store(size, deterministic=True, lr=0.1), Alone("sgd", torch.zeros(size), lr=0.1)
+    gradients = [numbers(worker, size) for worker in range(3)]
+    memory = gradients[2].clone()
+    mine.gather(0, 2, memory)
+    with pytest.raises(OrderError, match="worker 2 in round 0"):
+        mine.absorb(2)
+    mine.discard(2)
+    memory.fill_(math.nan)
+    mine.absorb(2)  # its next life needs its memory: nothing of it is held any more
+    for worker in (1, 0):
+        mine.gather(0, worker, gradients[worker])
+    assert mine.close(0, progress=0) == Closed(3)
+    alone.step(gradients)
+    assert torch.equal(mine.values, alone.values)
 
 
 def test_nothing_is_applied_for_a_round_that_nobody_took_part_in() -> None:
