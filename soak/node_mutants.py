@@ -1,11 +1,11 @@
-"""Planted bugs of the data path, each with the tests that must notice it."""
+"""Planted bugs in the nodes and in the store below them, each with the tests that must notice it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Planted(NamedTuple):
+class NodeMutant(NamedTuple):
     name: str
     file: str  # below src/paceline
     old: str
@@ -13,138 +13,124 @@ class Planted(NamedTuple):
     tests: str  # what to run
 
 
-PLANTED = [
-    Planted(
+NODE_MUTANTS = [
+    NodeMutant(
         "updates do not mind readers",
         "params/store.py",
         "if not self._readers[self._live]:\n            return self._live\n",
         "if True:\n            return self._live\n",
         "tests/nodes/test_atomic_pulls.py",
     ),
-    Planted(
+    NodeMutant(
         "a round is divided by one too many",
         "params/round.py",
         "Scale.of_mean(self.summed,",
         "Scale.of_mean(self.summed + 1,",
         "tests/nodes/test_updates.py",
     ),
-    Planted(
+    NodeMutant(
         "sums are made in any order",
         "nodes/shard_host.py",
         "deterministic=job.deterministic",
         "deterministic=False",
         "tests/nodes/test_equality.py",
     ),
-    Planted(
+    NodeMutant(
         "LARS sees parts of tensors only",
         "nodes/norm_exchange.py",
         "Norms.total(parts[shard] for shard in sorted(parts))",
         "parts.get(self.shard, Norms())",
         "tests/nodes/test_equality.py",
     ),
-    Planted(
+    NodeMutant(
         "a gradient's memory is free before it is summed",
         "nodes/shard_host.py",
         "            self.store.absorb(gradient.key)\n            gradient.free()",
         "            gradient.free()",
         "tests/nodes/test_updates.py",
     ),
-    Planted(
+    NodeMutant(
         "a refused gradient is not told",
         "nodes/shard_host.py",
         'if self.push.answer or outcome != "applied":',
         "if self.push.answer:",
         "tests/nodes/test_failures.py",
     ),
-    Planted(
+    NodeMutant(
         "an immediate update is not shared among the workers",
         "nodes/shard_host.py",
         "1 / max(self.machine.view.live, 1)",
         "1.0",
         "tests/nodes/test_updates.py",
     ),
-    Planted(
+    NodeMutant(
         "commands do not wait for a buffer",
         "params/store.py",
         "return not (self._readers[0] and self._readers[1])",
         "return True",
         "tests/nodes/test_atomic_pulls.py",
     ),
-    Planted(
+    NodeMutant(
         "payloads of any size land",
         "nodes/shard_host.py",
         "if line is None or size != self.nbytes:",
         "if line is None:",
         "tests/nodes/test_server.py",
     ),
-    Planted(
+    NodeMutant(
         "any life of a worker may connect",
         "nodes/server.py",
         "if self._members.get(member.worker) != member:",
         "if member.worker not in self._members:",
         "tests/nodes/test_server.py",
     ),
-    Planted(
+    NodeMutant(
         "a lost server goes unnoticed",
         "nodes/membership.py",
         'if peer.role == "server":\n            return self._end(',
         'if peer.role == "server":\n            return [] and self._end(',
         "tests/nodes/test_membership.py",
     ),
-    Planted(
+    NodeMutant(
         "the barrier lets the fastest pass",
         "nodes/membership.py",
         "at = min((self._barrier.get(link, -1)",
         "at = max((self._barrier.get(link, -1)",
         "tests/nodes/test_membership.py",
     ),
-    Planted(
+    NodeMutant(
         "a joiner has its first life again",
         "nodes/membership.py",
         "peer.incarnation = self._lives.get(peer.number, -1) + 1",
         "peer.incarnation = self._lives.get(peer.number, 0)",
         "tests/nodes/test_membership.py",
     ),
-    Planted(
+    NodeMutant(
         "another model is let in",
         "nodes/membership.py",
         "wrong = other.described and difference(reference, other.described)",
         "wrong = None",
         "tests/nodes/test_membership.py",
     ),
-    Planted(
+    NodeMutant(
         "elastic models may be on one shard",
         "nodes/membership.py",
         "if change.shard is not None and len(self._places) > 1:",
         "if False:",
         "tests/nodes/test_membership.py",
     ),
-    Planted(
+    NodeMutant(
         "a worker goes on before its parameters are there",
         "nodes/worker.py",
         "        if incoming.payload is not None and incoming.payload is not self._views[message.shard]:",
         "        if False:",
         "tests/nodes/test_updates.py",
     ),
-    Planted(
+    NodeMutant(
         "the worker's pump never turns",
         "nodes/pump.py",
         "            self._alone = True\n",
         "            self._alone = False\n",
         "tests/nodes/test_worker.py",
-    ),
-    Planted(
-        "a frame's payload may have any size",
-        "wire/frames.py",
-        " or length > limit[0] or size > limit[1]:",
-        " or length > limit[0]:",
-        "tests/wire",
-    ),
-    Planted(
-        "segments need no seals",
-        "wire/segment.py",
-        "if seals & STEADY != STEADY:",
-        "if False:",
-        "tests/wire",
     ),
 ]
