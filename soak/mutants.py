@@ -122,13 +122,16 @@ MUTANTS = [
         "gradients += self._sums[round_]",
     ),
     Mutant(
-        "a held pull is forgotten", "shard.py", "        self._file(held)\n        return [Hold", "        return [Hold"
+        "a held pull is forgotten",
+        "shard.py",
+        "        self._file(held, member)\n        return [Hold",
+        "        return [Hold",
     ),
     Mutant(
         "a released pull is released again",
         "shard.py",
-        "for held in self._filed.pop(round_):",
-        "for held in self._filed[round_]:",
+        "in self._filed.pop(round_).items():",
+        "in self._filed[round_].items():",
     ),
     Mutant(
         "a change of model answers twice",
@@ -139,7 +142,7 @@ MUTANTS = [
     Mutant(
         "a change of model forgets what waits",
         "shard.py",
-        "            else:\n                self._file(held)\n        return commands",
+        "            else:\n                self._file(held, member)\n        return commands",
         "        return commands",
     ),
     Mutant(
@@ -163,7 +166,7 @@ MUTANTS = [
     Mutant(
         "a repeated late push is told that it was applied",
         "shard.py",
-        '"dropped" if member.dropped and sequence in member.dropped else "applied"',
+        '"dropped" if sequence in self._late.get(worker, ()) else "applied"',
         '"applied"',
     ),
     Mutant(
@@ -187,7 +190,7 @@ MUTANTS = [
     Mutant(
         "the dead are answered",
         "shard.py",
-        "                if not held.member.live:\n                    continue\n",
+        "                if member.held is None:  # it has left\n                    continue\n",
         "",
     ),
     Mutant(
@@ -196,6 +199,14 @@ MUTANTS = [
         "start = max(progress.clock, progress.slowest if progress.members else 0, event.iteration or 0)",
         "start = event.iteration or 0",
     ),
+    Mutant(
+        "a joiner is not told where to start",
+        "shard.py",
+        "onward = max(i + 1, self._starts.get(member.worker, 0)) if self._starts else i + 1",
+        "onward = i + 1",
+    ),
+    Mutant("a new life has the drops of the last", "shard.py", "self._late.pop(member.worker, None)", "pass"),
+    Mutant("a new life has the start of the last", "shard.py", "self._starts.pop(member.worker, None)", "pass"),
     Mutant("a late gradient is taken", "shard.py", "if summed and i < progress.clock:", "if False:"),
     Mutant("staleness counts from the beginning", "shard.py", "        member.seen = version\n", ""),
     Mutant(
@@ -205,6 +216,13 @@ MUTANTS = [
         "",
     ),
     # Who is where.
+    Mutant("the oldest intervals are kept", "progress.py", "[-8 * wanted :]", "[: 8 * wanted]"),
+    Mutant(
+        "an answer to one pull forgets the one before",
+        "progress.py",
+        "                later.before = held.before",
+        "                later.before = None",
+    ),
     Mutant(
         "those who left still count as past the round",
         "progress.py",

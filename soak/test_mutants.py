@@ -17,7 +17,7 @@ TESTS_FAILED = 1  # pytest's exit code; a mutant that cannot even be imported gi
 
 
 def run_core_tests(source: Path) -> subprocess.CompletedProcess[str]:
-    quick = ["tests/sync/test_shard.py", "tests/sync/test_one_plan.py", "tests/sync/test_equivalences.py"]
+    quick = [f"tests/sync/test_{what}.py" for what in ("shard", "progress", "one_plan", "equivalences")]
     command = [
         sys.executable,
         "-m",

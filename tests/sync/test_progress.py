@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+import gc
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from paceline.sync.progress import LOOKED_AT, NAMED, Progress
+from paceline.sync import Pulled, Shard
+from paceline.sync.progress import LOOKED_AT, NAMED, Held, Member, Progress
 from tests.effort import cases
 
 
@@ -70,3 +73,45 @@ class AgainstAPlainDictionary(RuleBasedStateMachine):
 
 AgainstAPlainDictionary.TestCase.settings = settings(max_examples=cases(150), stateful_step_count=40, deadline=None)
 TestProgress = AgainstAPlainDictionary.TestCase
+
+
+@settings(max_examples=cases(100), deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 5)), max_size=30))
+def test_the_last_intervals_are_kept_in_order_however_many_are_wanted(noted: list[tuple[float, int]]) -> None:
+    member = Member(0, 0, 0, 0)
+    kept: list[float] = []
+    for interval, wanted in noted:
+        member.time(interval, wanted)
+        kept = [*kept, interval][-wanted:]
+        assert member.recent() == tuple(kept)
+
+
+@settings(max_examples=cases(100), deadline=None)
+@given(st.lists(st.integers(-1, 20), max_size=40))
+def test_held_pulls_may_be_answered_in_any_order(steps: list[int]) -> None:
+    """A step of -1 holds another pull, one from 0 answers one of those that wait."""
+    member = Member(0, 0, 0, 0)
+    waiting: list[Held] = []
+    for step in steps:
+        if step < 0 or not waiting:
+            member.held = Held(Pulled(0, len(waiting)), 0.0, member.held)
+            waiting.append(member.held)
+        else:
+            member.answer(waiting.pop(step % len(waiting)))
+        assert all(found is held for found, held in zip(member.waiting(), waiting, strict=True))
+
+
+def test_a_shard_that_goes_while_pulls_are_held_leaves_nothing_behind() -> None:
+    """The garbage collector does not look into a held pull, so there must be no way from it back to its member."""
+
+    def members() -> int:
+        gc.collect()
+        return sum(type(thing) is Member for thing in gc.get_objects())
+
+    before = members()
+    shard = Shard("bsp", workers=3)
+    for worker in range(3):
+        shard.handle(Pulled(worker, 0), now=0.0)
+    assert (shard.waiting, members()) == (3, before + 3)
+    del shard
+    assert members() == before

@@ -187,6 +187,16 @@ def test_a_repeated_late_push_is_told_again_that_it_was_dropped() -> None:
     assert shard.counters.dropped == 1
 
 
+def test_what_a_life_was_told_is_not_told_the_next_one() -> None:
+    shard = Shard("drop(n_t=1)", 2)
+    run(shard, Pushed(0, 0), Pushed(1, 0, sequence=4), Joined(1, incarnation=1))
+    push = Pushed(1, 1, incarnation=1, sequence=4)
+    assert isinstance(run(shard, push)[0], Apply)
+    (again,) = run(shard, push)
+    assert isinstance(again, Drop)
+    assert again.answer == "applied"
+
+
 def test_a_repeated_pull_is_granted_again_or_goes_on_waiting() -> None:
     shard = Shard("bsp", 2)
     run(shard, Pushed(0, 0))
@@ -250,6 +260,14 @@ def test_what_cannot_be_in_order_is_refused(message: Pushed | Pulled) -> None:
 
 
 # Membership.
+
+
+def test_a_life_does_not_start_where_the_one_before_it_did() -> None:
+    shard = Shard("asp", 1)
+    run(shard, Joined(1, iteration=5), Left(1), Joined(1, incarnation=1))
+    (grant,) = run(shard, Pulled(1, -1, incarnation=1))
+    assert isinstance(grant, Grant)
+    assert grant.next == shard.view.iteration(1) == 0
 
 
 def test_a_death_closes_the_round_that_waited_for_it() -> None:

@@ -68,8 +68,10 @@ class Shard:
         self.counters = Counters()
         self._progress = Progress()
         self.view = View(self._progress, seed, index)
-        self._filed: dict[int, list[Held]] = {}
+        self._filed: dict[int, dict[Held, Member]] = {}  # what is freed by the closing of each round
         self._sums: dict[int, int] = {}  # how many gradients each open round has summed
+        self._starts: dict[int, int] = {}  # the first iteration of each worker that joined later
+        self._late: dict[int, set[int]] = {}  # sequences of each worker's late pushes, to answer a repeat the same
         self._gone: dict[int, int] = {}  # the last incarnation of each worker that left
         self._update = update
         self._rules: list[tuple[int, UpdateRule]] = []  # from which iteration on which update rule holds
@@ -97,7 +99,7 @@ class Shard:
     @property
     def held(self) -> list[Pulled]:
         """The pulls that wait for an answer."""
-        return [held.pull for held in self._progress.waiting()]
+        return [held.pull for member in self._progress.members.values() for held in member.waiting()]
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take one event in and say what is to be done, in this order. Time that goes back counts as standing still."""
@@ -118,7 +120,7 @@ class Shard:
         sequence = i if push.sequence is None else push.sequence
         if sequence <= member.sequence:
             self.counters.repeated += 1
-            first: Answer = "dropped" if member.dropped and sequence in member.dropped else "applied"
+            first: Answer = "dropped" if sequence in self._late.get(worker, ()) else "applied"
             return [Drop(worker, i, Reason(self._rule, "repeat"), first)]
         if i < member.next:
             return [self._refuse(push, member)]
@@ -134,7 +136,7 @@ class Shard:
             self.model.pushed(self.view, push)
         summed = self._sums_up(i)
         if summed and i < progress.clock:
-            return self._settle([self._drop_late(push, member, sequence)], "complete", worker)
+            return self._settle([self._drop_late(push, sequence)], "complete", worker)
         staleness, into = self.version - member.seen, None
         if summed:
             into = self.model.round(self.view, push)
@@ -152,17 +154,15 @@ class Shard:
         if i <= member.granted:
             self.counters.repeated += 1
             return [self._grant(member, i, Reason(self._rule, "repeat"))]
-        for held in member.held:
-            if held.pull.iteration == i:
-                self.counters.repeated += 1
-                return [Hold(worker, i, self._why_held(i, "repeat"))]
+        if member.held is not None and i in [held.pull.iteration for held in member.waiting()]:
+            self.counters.repeated += 1
+            return [Hold(worker, i, self._why_held(i, "repeat"))]
         if self.model.may_pull(self.view, pull):
             return [self._grant(member, i, self._open)]
         self.counters.held_pulls += 1
         self.waiting += 1
-        held = Held(member, pull, self.view.now)
-        member.held += (held,)
-        self._file(held)
+        held = member.held = Held(pull, self.view.now, member.held)
+        self._file(held, member)
         return [Hold(worker, i, self._why_held(i, "ahead"))]
 
     # What the rest of the world sends.
@@ -178,6 +178,8 @@ class Shard:
         commands = self._left(Left(worker)) if member is not None else []
         start = max(progress.clock, progress.slowest if progress.members else 0, event.iteration or 0)
         progress.add(worker, incarnation, start, self.version)
+        if start > 0:
+            self._starts[worker] = start
         self.model.joined(self.view, worker)
         return commands
 
@@ -201,15 +203,16 @@ class Shard:
         model = parse(event.model)
         self.view._next_epoch()
         self._adopt(model)
-        waiting = sorted(self._progress.waiting(), key=lambda held: held.since)
+        waiting = [(held, member) for member in self._progress.members.values() for held in member.waiting()]
+        waiting.sort(key=lambda filed: filed[0].since)
         self._filed.clear()
         commands = self._settle([], "model", None)
         reason = Reason(self._rule, "model")
-        for held in waiting:
+        for held, member in waiting:
             if self.model.may_pull(self.view, held.pull):
-                commands.append(self._release(held, reason))
+                commands.append(self._release(held, member, reason))
             else:
-                self._file(held)
+                self._file(held, member)
         return commands
 
     # Rounds.
@@ -248,13 +251,13 @@ class Shard:
         barrier = self.model.supersteps
         early = barrier and self.view.index > 0  # a shard that does not plan may hold someone for a later barrier
         for round_ in list(self._filed) if barrier else _below(self._filed, closing, to):
-            for held in self._filed.pop(round_):
-                if not held.member.live:
+            for held, member in self._filed.pop(round_).items():
+                if member.held is None:  # it has left
                     continue
                 if early and not self.model.may_pull(self.view, held.pull):
-                    self._file(held)
+                    self._file(held, member)
                 else:
-                    commands.append(self._release(held, released))
+                    commands.append(self._release(held, member, released))
 
     # Single steps.
 
@@ -265,31 +268,30 @@ class Shard:
         if i > member.granted:
             member.granted = i
             member.stop = self.model.stop(self.view, member.worker) if self._plans else None
-        onward = max(i + 1, member.start)
+        onward = max(i + 1, self._starts.get(member.worker, 0)) if self._starts else i + 1
         if self.model.jumps and onward < clock:
             onward = clock
         return Grant(member.worker, i, version, clock, onward, reason, member.stop, member.incarnation)
 
-    def _release(self, held: Held, reason: Reason) -> Grant:
-        member = held.member
-        member.held = tuple([other for other in member.held if other is not held]) if len(member.held) > 1 else ()
+    def _release(self, held: Held, member: Member, reason: Reason) -> Grant:
+        member.answer(held)
         self.waiting -= 1
         return self._grant(member, held.pull.iteration, reason)
 
-    def _file(self, held: Held) -> None:
+    def _file(self, held: Held, member: Member) -> None:
         under = max(self.model.filed(self.view, held.pull), self._progress.clock)
-        self._filed.setdefault(under, []).append(held)
+        self._filed.setdefault(under, {})[held] = member
 
     def _why_held(self, i: int, cause: Cause) -> Reason:
         missing, waiting_for = self.model.waiting_for(self.view)
         return Reason(self._rule, cause, i - self._progress.clock, missing, waiting_for)
 
-    def _drop_late(self, push: Pushed, member: Member, sequence: int) -> Drop:
+    def _drop_late(self, push: Pushed, sequence: int) -> Drop:
         self.counters.dropped += 1
-        dropped = member.dropped = member.dropped or set()
-        dropped.add(sequence)
-        if len(dropped) > REMEMBERED_DROPS:
-            dropped.remove(min(dropped))
+        late = self._late.setdefault(push.worker, set())
+        late.add(sequence)
+        if len(late) > REMEMBERED_DROPS:
+            late.remove(min(late))
         return Drop(push.worker, push.iteration, Reason(self._rule, "late", push.iteration - self._progress.clock))
 
     def _refuse(self, message: Pushed | Pulled, member: Member | None) -> Drop:
@@ -303,7 +305,9 @@ class Shard:
 
     def _remove(self, member: Member) -> None:
         self._gone[member.worker] = max(member.incarnation, self._gone.get(member.worker, -1))
-        self.waiting -= len(member.held)
+        self._starts.pop(member.worker, None)
+        self._late.pop(member.worker, None)
+        self.waiting -= len(member.waiting())
         self._progress.remove(member)
         self.model.left(self.view, member.worker)
 
