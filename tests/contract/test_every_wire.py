@@ -21,6 +21,7 @@ from paceline.wire import (
     Unreachable,
     WireError,
 )
+from paceline.wire.stream import TURN
 from tests.effort import cases
 from tests.wires import PATIENCE, WIRES, End, connect, network, wires
 
@@ -166,6 +167,20 @@ def test_a_bulk_transfer_lets_others_have_their_turn(wire: str) -> None:
         one.channel.send(b"ping")
         made.until(lambda: bool(landing.received))
         assert rounds >= 5
+
+
+def test_one_turn_takes_a_bounded_part_of_what_has_come() -> None:
+    with wires("shared-memory", Limits(payload=50_000_000)) as made:
+        one, other = made.pair()
+        landing = memoryview(bytearray(50_000_000))
+        other.channel.sink = lambda header, size: landing
+        one.send(b"bulk", b"x" * 50_000_000)
+        if 50_000_000 - one.channel.queued_bytes < 2 * TURN:
+            pytest.skip("the kernel's buffers are too small here to see it")
+        while b"x" not in bytes(landing[:1]):
+            made.loop.run_once(0)
+        assert bytes(landing).count(b"x") <= 2 * TURN
+        made.until(lambda: bool(other.received))
 
 
 # done().

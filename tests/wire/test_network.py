@@ -160,8 +160,8 @@ def test_another_user_is_not_let_in_over_the_unix_socket() -> None:
         (tls("other"), tls(), "mismatch"),
         (tls("stranger"), tls(), "certificate verify failed"),
         (tls(), tls(server_name="elsewhere.test"), "mismatch"),
-        (tls(), None, "within a frame|reset|without a word"),
-        (None, tls(), "TLS failed|reset|without a word"),
+        (tls(), None, "TLS|not our protocol"),
+        (None, tls(), "TLS"),
     ],
 )
 def test_certificates_that_do_not_fit_open_nothing(server: TLS | None, client: TLS | None, why: str) -> None:

@@ -41,6 +41,8 @@ MAX_GOODBYE = 1024
 MAX_HANDSHAKE = 8 * 1024
 BUFFER = PRELUDE_BYTES + REFERENCE_HEAD.size + MAX_HEADER + SMALL
 
+PIECE = 1024 * 1024  # bytes received at once
+
 Sink = Callable[[bytes, int], memoryview | None]
 Table = dict[int, tuple[int, int]]  # kind: most bytes of header, most of size
 Frame = tuple[int, bytes, int, memoryview | None]  # kind, header, size, payload
@@ -87,7 +89,7 @@ class Reader:
     def fill(self, receive: Callable[[memoryview], int]) -> int:
         """Have the next bytes put where they belong. There is always room, unless the sink is being waited for."""
         if self.rest is not None:
-            count = receive(self.rest)
+            count = receive(self.rest[:PIECE])
             self.rest = self.rest[count:]
         else:
             count = receive(self._view[self.stop :] if self.stop else self._view)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
 JOINED = 16 * 1024  # payloads up to this size are cheaper to copy behind their header than to gather
-TURN = 4 * 1024 * 1024  # bytes that one channel may take in before others have their turn
+TURN = 1024 * 1024  # bytes that one channel may take in before others have their turn
 
 
 class StreamChannel(Channel):
@@ -173,8 +173,7 @@ class StreamChannel(Channel):
                 self._lost(error)
                 return
             if count == 0:
-                why = "it closed the connection without a word" if reader.empty else "it left within a frame"
-                self.fail(ChannelClosed(self.peer, why))
+                self._gone("it closed the connection without a word" if reader.empty else "it left within a frame")
                 return
             self._take()
             turn -= count
@@ -234,7 +233,11 @@ class StreamChannel(Channel):
             self._end()
 
     def _lost(self, error: OSError) -> None:
-        self.fail(ChannelClosed(self.peer, f"the connection broke: {error.strerror or error}"))
+        self._gone(f"the connection broke: {error.strerror or error}")
+
+    def _gone(self, why: str) -> None:
+        hint = " before the handshake was done; do both sides use TLS, or neither?" if self._state == "greeting" else ""
+        self.fail(ChannelClosed(self.peer, why + hint))
 
     # The selector.
 
