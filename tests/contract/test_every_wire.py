@@ -266,6 +266,9 @@ def test_a_reference_is_out_until_the_receiver_releases_it() -> None:
         first.release()
         third.release()
         made.until(lambda: one.done == [b"small", b"b", b"a"])
+        one.channel.close()
+        made.until(lambda: not made.loop.channels and bool(other.errors))
+        assert one.done == [b"small", b"b", b"a"]
         del first, second, third
         other.kept.clear()
 
