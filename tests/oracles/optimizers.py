@@ -42,7 +42,7 @@ class Lion(torch.optim.Optimizer):
                 state = self.state[p]
                 if not state:
                     state["exp_avg"] = torch.zeros_like(p)
-                    state["step"], state["pace"] = 0, 1.5
+                    state["step"], state["pace"] = 0, 2.0
                 assert (type(state["step"]), type(state["pace"])) == (int, float)
                 state["step"] += 1
                 p.mul_(1 - group["lr"] * group["decay"])

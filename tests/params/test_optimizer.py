@@ -77,6 +77,11 @@ def test_what_cannot_be_is_said_with_what_can(name: str, given: dict[str, Any], 
             Optimizer(name, {}, (Group(("a",), given),))
 
 
+def test_betas_may_be_a_list() -> None:
+    updater = Updater(Optimizer("adam", {"betas": [0.8, 0.9]}), Space({"a": (3,)}), 0, 3)  # type: ignore[dict-item]
+    updater.step(torch.zeros(3), [(0, torch.ones(3))], progress=0)
+
+
 def test_groups_name_each_tensor_once_and_only_those_there_are() -> None:
     with pytest.raises(OptimizerError, match="'a' is named twice"):
         Optimizer("sgd", {}, (Group(("a",)), Group(("b", "a"))))

@@ -87,7 +87,7 @@ NOT_ELEMENTWISE = {
     "Muon": "orthogonalizes whole matrices",
     "Adafactor": "looks at rows and columns of whole matrices",
 }
-LOCAL = ("params", "foreach", "fused", "capturable", "differentiable")  # how torch computes, not what
+LOCAL = ("params", "foreach", "fused", "capturable", "differentiable")  # not what is computed, but on what and how
 
 
 class Group(Struct, frozen=True):
@@ -214,7 +214,7 @@ def number(settings: Mapping[str, Value], name: str) -> float:
 def betas(settings: Mapping[str, Value]) -> tuple[float, float]:
     """The two betas of Adam."""
     value = settings["betas"]
-    assert isinstance(value, tuple)
+    assert isinstance(value, tuple | list)
     return value[0], value[1]
 
 
@@ -237,7 +237,7 @@ def _wanted(name: str, value: Value, default: Value) -> str | None:
     if isinstance(default, bool):
         return None if isinstance(value, bool) else "true or false"
     if isinstance(default, tuple):
-        good = isinstance(value, tuple) and len(value) == 2 and all(_is_number(v) and 0 <= v < 1 for v in value)
+        good = isinstance(value, tuple | list) and len(value) == 2 and all(_is_number(v) and 0 <= v < 1 for v in value)
         return None if good else "two numbers from 0 up to 1, not included"
     if not _is_number(value):
         return "a number"

@@ -46,7 +46,9 @@ class Own(Rule):
         """Put what it remembers into the state of the slice, where this row starts at `start`."""
         for name, value in self._optimizer.state[self._row].items():
             if isinstance(value, int | float):
-                state[NUMBER + name] = torch.tensor(value, dtype=torch.float64)
+                state[NUMBER + name] = torch.tensor(
+                    value, dtype=torch.int64 if isinstance(value, int) else torch.float64
+                )
             elif isinstance(value, Tensor) and not value.dim():
                 state[name] = value
             elif isinstance(value, Tensor) and value.shape == self._row.shape:
@@ -62,8 +64,7 @@ class Own(Rule):
         mine = self._optimizer.state[self._row]
         for name, value in state.items():
             if name.startswith(NUMBER):
-                number = float(value)
-                mine[name.removeprefix(NUMBER)] = int(number) if number.is_integer() else number
+                mine[name.removeprefix(NUMBER)] = value.item()
             elif name != "steps":
                 mine[name] = value[start:stop].clone() if value.dim() else value.clone()
 
