@@ -340,6 +340,8 @@ class Worker:
 
     def _send(self, place: m.Place, message: m.AnyMessage, *, payload: bool = False) -> None:
         channel = self._channels[place.server]
+        if channel.closed:
+            return  # whoever waits for the answer is told why
         if payload:
             size = self.dtype.itemsize
             self._sending += 1
