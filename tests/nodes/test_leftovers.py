@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -20,20 +21,37 @@ MODEL = 60_000_000  # bytes
 
 
 def belongings() -> dict[str, set[str]]:
-    """What this process and its nodes have of the system: descriptors, threads, Unix sockets, shared segments."""
-    fds = {f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}" for fd in os.listdir("/proc/self/fd") if _is_open(fd)}
+    """What this process has of the system."""
     return {
-        "descriptors": {re.sub(r"\d+", "", fd.split(" ", 1)[1]) + f" {fd.split()[0]}" for fd in fds},
+        "descriptors": {f"{fd} {re.sub(r'[0-9]+', '', name)}" for fd, name in descriptors(os.getpid()).items()},
         "threads": {thread.name for thread in threading.enumerate()},
-        "sockets": {
-            line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@paceline-" in line
-        },
     }
 
 
-def _is_open(fd: str) -> bool:
-    """The one that lists the others is not."""
-    return os.path.lexists(f"/proc/self/fd/{fd}")
+def descriptors(pid: int) -> dict[str, str]:
+    """What is behind the descriptors of a process that may end meanwhile."""
+    found = {}
+    with suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):  # the one that lists the others is gone, too
+                found[fd] = os.readlink(f"/proc/{pid}/fd/{fd}")
+    return found
+
+
+def sockets(pids: list[int]) -> set[str]:
+    """The inodes of these processes' sockets."""
+    names = {name for pid in pids for name in descriptors(pid).values()}
+    return {name.removeprefix("socket:[").removesuffix("]") for name in names if name.startswith("socket:")}
+
+
+def all_sockets() -> set[str]:
+    """The inodes of every socket of this machine that is open, connected or waited at."""
+    tables = {"unix": 6, "tcp": 9, "tcp6": 9}
+    return {
+        line.split()[column]
+        for table, column in tables.items()
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    }
 
 
 def segments(pids: list[int]) -> dict[str, int]:
@@ -48,8 +66,11 @@ def segments(pids: list[int]) -> dict[str, int]:
     return found
 
 
-def one_run(seed: int, kill: bool) -> None:
-    """A cluster of four workers and two servers that ends by itself, or after a random process of it was killed."""
+def one_run(seed: int, kill: bool) -> set[str]:
+    """A cluster of four workers and two servers that ends by itself, or after a random process of it was killed.
+
+    Returns which sockets it had.
+    """
     job = Job(workers=4, servers=2, sync="ssp(s=1)")
     wire = ("shared-memory", "tcp")[seed % 2]
     arguments = {"steps": 60 if not kill else 100_000, "size": 1000}
@@ -62,17 +83,20 @@ def one_run(seed: int, kill: bool) -> None:
             cluster.kill(victim)
             if victim.startswith("worker"):
                 cluster.let_go()  # the others go on without it; end them as Ctrl-C at the terminal does
+        taken = sockets(pids)
         ended = cluster.wait(SOON)
     for one in ended.values():
         assert (one.error is None) == (not kill) or isinstance(one.error, PeerLost), (one.name, one.error, one.log)
     assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
+    return taken
 
 
 def test_nothing_is_left_after_many_runs_of_which_some_are_killed() -> None:
     one_run(0, kill=False)  # starts what is started once: the process that nodes are forked off
-    before = belongings()
-    for seed in range(cases(10)):
-        one_run(seed, kill=seed % 5 == 4)
+    before, sockets_before = belongings(), all_sockets()
+    taken = set().union(*(one_run(seed, kill=seed % 5 == 4) for seed in range(cases(10)))) - sockets_before
+    assert taken
+    assert taken & all_sockets() == set()
     assert belongings() == before
 
 

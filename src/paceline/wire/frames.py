@@ -96,6 +96,11 @@ class Reader:
             self.stop += count
         return count
 
+    def landed(self, count: int) -> None:
+        """So many bytes of the payload have been put into `rest` by somebody else."""
+        assert self.rest is not None
+        self.rest = self.rest[count:]
+
     def next(self) -> Frame | None:
         """The next whole frame. None: more bytes are needed or, if `blocked`, a place for the payload."""
         if self._header is not None:

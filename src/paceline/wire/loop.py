@@ -1,7 +1,7 @@
 """The loop of a node: one thread waits for all its channels, listeners and timers, and calls whom it concerns.
 
 Nothing in it blocks but the wait itself, which ends with the next timer or deadline at the latest. Everything is called
-in the thread that runs the loop; only `wake` may be called from elsewhere.
+in the thread that runs the loop; only `wake` may be called from elsewhere. What blocks can be run `aside`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from paceline.wire.bell import Bell
 from paceline.wire.channel import LINGER, Channel, OnClosed, OnMessage
 from paceline.wire.errors import Timeout
+from paceline.wire.movers import Movers
 
 if TYPE_CHECKING:
     from paceline.wire.listener import Listener, OnConnected
@@ -59,6 +60,7 @@ class Loop:
         self._made = 0  # timers so far
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
+        self._movers = Movers()
         self._bell = Bell()
         self.watch(self._bell.fileno(), READ, self._woken)
 
@@ -77,7 +79,7 @@ class Loop:
             self.channels.add(channel)
 
     def remove(self, channel: Channel) -> None:
-        """Let go of a channel that lives on."""
+        """Let go of a channel that lives on, and is not open yet."""
         channel.detach()
         self.channels.discard(channel)
 
@@ -96,6 +98,16 @@ class Loop:
     def call_soon(self, call: Callable[[], None]) -> None:
         """At the end of this turn, or with the next."""
         self._soon.append(call)
+
+    def aside(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Do some work on another thread and, when it is done, call `then` in the loop."""
+
+        def both() -> None:
+            work()
+            self._soon.append(then)
+            self.wake()
+
+        self._movers.run(both)
 
     def wake(self) -> None:
         """End the wait of the loop, from any thread."""
@@ -132,6 +144,7 @@ class Loop:
             self.run_once(deadline - time.monotonic())
         for channel in list(self.channels):
             channel.abort()
+        self._movers.close()
         while self._soon:
             self._soon.popleft()()
         self._epoll.close()

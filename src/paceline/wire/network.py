@@ -25,7 +25,7 @@ from paceline.wire.errors import ChannelClosed, HandshakeRefused, NetworkError, 
 from paceline.wire.greeting import HANDSHAKE_SECONDS, Identity, introduce
 from paceline.wire.listener import Listener
 from paceline.wire.shared_memory import SharedMemoryChannel
-from paceline.wire.stream import StreamChannel
+from paceline.wire.tcp import TCPChannel
 from paceline.wire.tls import TLS, TLSChannel, accepted, connected
 
 Choice = Literal["auto", "tcp", "shared-memory"]
@@ -33,6 +33,7 @@ Clock = Callable[[], float]
 
 BACKLOG = 512
 RETRY = 0.002  # seconds between attempts while a Unix listener's backlog is full
+LOOPBACK_BUFFER = 256 * 1024  # bytes: more would fall out of the cache, and a network's delay is not to be bridged
 
 
 class SocketNetwork:
@@ -108,7 +109,7 @@ class SocketNetwork:
         sock = self._connect_tcp(address.host, address.port, deadline)
         _tune(sock)
         if self._tls is None:
-            return StreamChannel(sock, str(address), self._limits)
+            return TCPChannel(sock, str(address), self._limits)
         name = self._tls.server_name or address.host
         return TLSChannel(connected(sock, self._tls.context("connects"), name), str(address), self._limits)
 
@@ -116,6 +117,7 @@ class SocketNetwork:
         try:
             family, _, _, _, where = socket.getaddrinfo(self._bind, self._port, type=socket.SOCK_STREAM)[0]
             tcp = socket.create_server(where, family=family, backlog=BACKLOG)
+            _size_buffers(tcp, where[0])
         except (OSError, OverflowError, UnicodeError) as error:
             raise NetworkError(f"{self._bind}:{self._port}", f"cannot be listened on: {error}") from None
         tcp.setblocking(False)
@@ -149,6 +151,7 @@ class SocketNetwork:
             if left <= 0:
                 break
             sock = socket.socket(family, kind, protocol)
+            _size_buffers(sock, where[0])
             try:
                 sock.settimeout(left)
                 sock.connect(where)
@@ -189,7 +192,7 @@ class SocketListener(Listener):
         try:
             _tune(sock)
             if self._context is None:
-                return StreamChannel(sock, peer, self._limits)
+                return TCPChannel(sock, peer, self._limits)
             return TLSChannel(accepted(sock, self._context), peer, self._limits)
         except OSError as error:
             sock.close()
@@ -208,6 +211,13 @@ def _near(sock: socket.socket, peer: str, limits: Limits) -> Channel:
         sock.close()
         raise HandshakeRefused(f"{peer}, process {pid}", "user", f"user {uid}, here {os.getuid()}")
     return SharedMemoryChannel(sock, f"{peer}, process {pid}", limits)
+
+
+def _size_buffers(sock: socket.socket, host: str | int) -> None:
+    """Before it is connected; what a listening socket accepts has its sizes. Between hosts the kernel finds them."""
+    if is_loopback(str(host)):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOOPBACK_BUFFER)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LOOPBACK_BUFFER)
 
 
 def _tune(sock: socket.socket) -> None:

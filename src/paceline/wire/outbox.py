@@ -29,6 +29,11 @@ class Outbox:
         self.queued += data.nbytes
         self.held += held + ENTRY
 
+    @property
+    def first(self) -> memoryview | None:
+        """What is to be written next, without its followers."""
+        return self._entries[0][0] if self._entries else None
+
     def batch(self) -> tuple[list[memoryview], int | None]:
         """What to write next, in one call; a descriptor that is to go along, then with its own frame alone."""
         buffers: list[memoryview] = []

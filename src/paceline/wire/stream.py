@@ -1,4 +1,4 @@
-"""The channel over a stream socket, as it is for TCP; shared memory and TLS change how bytes are handed over.
+"""The channel over a stream socket. TCP, TLS and shared memory change how bytes are handed over.
 
 The way of a small message: one `recv` brings prelude, header and payload; one `send` takes them. Nothing is registered
 or changed with the selector unless the kernel's buffer is full. A large payload is written from where it lies and
@@ -40,6 +40,7 @@ class StreamChannel(Channel):
     """Takes a connected socket over."""
 
     wire: Wire = "tcp"
+    _turn = TURN
 
     def __init__(self, sock: socket.socket, peer: str, limits: Limits) -> None:
         super().__init__(peer, limits)
@@ -163,7 +164,7 @@ class StreamChannel(Channel):
             if self._state == "closing":
                 self._discard()
             return
-        reader, turn = self._reader, TURN
+        reader, turn = self._reader, self._turn
         while True:
             try:
                 count = reader.fill(self._receive)
@@ -241,12 +242,16 @@ class StreamChannel(Channel):
 
     # The selector.
 
-    def _watch(self) -> None:
-        if self._loop is None or self._fd < 0:
-            return
+    def _wanted(self) -> int:
         wanted = 0 if self._paused and self._state != "closing" else READ
         if (self._outbox and not self._write_needs_read) or self._read_needs_write:
             wanted |= WRITE
+        return wanted
+
+    def _watch(self) -> None:
+        if self._loop is None or self._fd < 0:
+            return
+        wanted = self._wanted()
         if wanted == self._watched:
             return
         if not self._watched:
