@@ -18,7 +18,8 @@ TESTS_FAILED = 1  # pytest's exit code; a mutant that cannot even be imported gi
 SECONDS = 600  # a mutant that hangs is caught too
 
 TESTS = [
-    f"tests/wire/test_{name}.py" for name in ("outbox", "segment", "handshake", "loop", "shared_memory", "network")
+    f"tests/wire/test_{name}.py"
+    for name in ("outbox", "segment", "handshake", "loop", "tcp", "shared_memory", "network")
 ]
 TESTS += ["tests/contract/test_every_wire.py", "tests/wire/test_hostile.py", "tests/wire"]
 

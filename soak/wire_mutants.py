@@ -101,6 +101,10 @@ WIRE_MUTANTS = [
         "        elif self._paused:\n            self.resume()\n",
         "",
     ),
+    # TCP.
+    Mutant("memory is given up while it is used", "tcp.py", "            move.over.wait()", "            pass"),
+    Mutant("a broken payload counts as whole", "tcp.py", "        elif self._reader.rest:", "        elif False:"),
+    Mutant("threads are left behind", "loop.py", "        self._movers.close()\n", ""),
     # Shared memory.
     Mutant("references reach behind the end", "shared_memory.py", "if offset + size > there.size:", "if False:"),
     Mutant("released twice", "shared_memory.py", "self._lent.pop(number)", "self._lent[number]"),

@@ -90,10 +90,11 @@ def test_big_payloads_in_both_directions_at_once_do_not_block_each_other(wire: s
         made.until(lambda: len(one.done) == len(other.done) == 3)
 
 
+ROOM = 1_100_000  # bytes of the segments that the sequences send from
 moves = st.tuples(
     st.integers(0, 1),
     st.sampled_from(["bare", "bytes", "shared", "turn", "pause", "resume"]),
-    st.sampled_from([0, 1, 100, 16_384, 16_385, 65_536, 65_537, 300_000]),
+    st.sampled_from([0, 1, 100, 16_384, 16_385, 65_536, 65_537, 1_000_000]),
 )
 
 
@@ -106,9 +107,9 @@ def test_any_sequence_of_sends_and_pauses_arrives_as_it_was_sent(
     random = Random(seed)
     with wires(wire, checked=False) as made:
         ends = made.pair()
-        segments = [made.share(end, 400_000) for end in ends]
+        segments = [made.share(end, ROOM) for end in ends]
         for segment in segments:
-            segment.view[:] = random.randbytes(400_000)
+            segment.view[:] = random.randbytes(ROOM)
         sent: list[list[tuple[bytes, bytes | None]]] = [[], []]
         for n, (who, what, size) in enumerate(script):
             end = ends[who]
@@ -119,7 +120,7 @@ def test_any_sequence_of_sends_and_pauses_arrives_as_it_was_sent(
             elif what == "resume":
                 end.channel.resume()
             else:
-                offset = random.randrange(400_000 - size)
+                offset = random.randrange(ROOM - size)
                 shared = segments[who].view[offset : offset + size]
                 payload = None if what == "bare" else bytes(shared) if what == "bytes" else shared
                 end.send(b"%d" % n, payload)
