@@ -120,7 +120,10 @@ def test_what_a_system_cannot_do_is_told() -> None:
     assert ran.stderr == "paceline: torch_rpc is not measured with 1, 2 workers: it has 8 servers at most\n"
     ran = bench("--system", "globo")
     assert ran.exit_code == 2
-    assert "there is no system 'globo'; there are paceline, paceline_copied, gloo, torch_rpc, ray" in ran.stderr
+    assert (
+        "there is no system 'globo'; there are paceline, paceline_in_place, paceline_copied, gloo, torch_rpc, ray"
+        in ran.stderr
+    )
 
 
 # However it ends, nothing is left.

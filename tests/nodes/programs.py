@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paceline.nodes import NodeError, WrongModel
+from paceline.nodes import NodeError, WrongModel, WrongRequest
 
 BATCH = 8
 
@@ -76,18 +76,20 @@ def constant(seat: Any) -> dict[str, Any]:
 
     Every version of a slice is then one number everywhere too, and a mix of two versions shows.
     """
-    size, steps = seat.arguments["size"], seat.arguments["steps"]
-    mixed = 0
-    with seat.worker({"values": (size,)}) as worker:
+    size, steps, in_place = seat.arguments["size"], seat.arguments["steps"], seat.arguments.get("in_place", False)
+    mixed = changed = 0
+    with seat.worker({"values": (size,)}, in_place=in_place) as worker:
         worker.start(seat.coordinator, torch.zeros(size))
         while worker.iteration < steps:
+            before = [float(part[0]) for part in worker.parts]
             worker.gradients.fill_(1.0 + worker.number + 0.37 * worker.iteration)
+            for part, value in zip(worker.parts, before, strict=True):  # with all the time that others had since
+                changed += float(part[0]) != value
+                mixed += bool((part != part[0]).any())
             worker.push(answer=False)
             worker.clock()
-            for place in worker.places:
-                part = worker.parameters[place.start : place.stop]
-                mixed += bool((part != part[0]).any())
-        return {"mixed": mixed, "iteration": worker.iteration}
+        own = [part.data_ptr() == worker._replica._own[shard].data_ptr() for shard, part in enumerate(worker.parts)]
+        return {"mixed": mixed, "changed": changed, "iteration": worker.iteration, "own": own}
 
 
 def uneven(seat: Any) -> dict[str, Any]:
@@ -256,3 +258,13 @@ def counted(seat: Any) -> dict[str, Any]:
                     if not (part == -step * version).all():
                         wrong.append((worker.number, place.shard, version, float(part[0])))
         return {"wrong": wrong, "compared": compared}
+
+
+def flat_in_place(seat: Any) -> str:
+    """Ask for one flat tensor where there are several shards."""
+    with seat.worker({"values": (10,)}, in_place=True) as worker:
+        worker.start(seat.coordinator, torch.zeros(10))
+        try:
+            return str(worker.parameters)
+        except WrongRequest as error:
+            return str(error)

@@ -9,11 +9,15 @@ from paceline.params import Optimizer
 from tests.nodes import programs
 from tests.nodes.runs import WIRES, run
 
+SIZE = 6_000_003  # elements: more than sockets take at once
 
-@pytest.mark.parametrize("sync", ["asp", "ssp(s=2)"])
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("sync", ["bsp", "asp", "ssp(s=2)"])
 @pytest.mark.parametrize("wire", WIRES)
-def test_no_pull_mixes_two_versions(wire: str, sync: str) -> None:
+def test_no_pull_mixes_two_versions(wire: str, sync: str, in_place: bool) -> None:
     job = Job(workers=4, servers=2, sync=sync, optimizer=Optimizer("sgd", {"lr": 1.0}))
-    results = run(wire, job, programs.constant, {"size": 6_000_003, "steps": 15})  # more than sockets take at once
-    assert [result["mixed"] for result in results] == [0] * 4
-    assert all(result["iteration"] >= 15 for result in results)
+    for result in run(wire, job, programs.constant, {"size": SIZE, "steps": 15, "in_place": in_place}):
+        assert result["mixed"] == result["changed"] == 0
+        assert result["iteration"] >= 15
+        assert result["own"] == [not (in_place and wire == "shared-memory")] * 2

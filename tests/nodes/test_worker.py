@@ -79,3 +79,10 @@ def test_a_job_with_another_setting_has_another_digest() -> None:
     jobs = [Job(workers=2), Job(workers=3), Job(workers=2, seed=1), Job(workers=2, optimizer=Optimizer("adam"))]
     assert len({job.digest() for job in jobs}) == len(jobs)
     assert Job(workers=2).digest() == jobs[0].digest()
+
+
+def test_what_cannot_be_read_in_place() -> None:
+    with pytest.raises(WrongRequest, match="lars"):
+        Worker(Job(workers=1, optimizer=Optimizer("lars")), MemoryNetwork(), {"values": (3,)}, in_place=True)
+    (said,) = run("memory", Job(workers=1, servers=2), programs.flat_in_place)
+    assert "2 shards" in said

@@ -20,26 +20,22 @@ from functools import partial
 from time import monotonic
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from paceline import params
 from paceline.nodes import messages as m
 from paceline.nodes.control import Control
-from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongModel, WrongRequest, error_of
+from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
-from paceline.nodes.memory import tensor_over
 from paceline.nodes.pump import Pump
+from paceline.nodes.replica import Replica, Values
 from paceline.params import Space
-from paceline.params.norms import square
 from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import Start
 from paceline.sync.worker import Worker as Machine
-from paceline.wire import Address, Channel, FrameError, Incoming, Loop, Segment, Timeout, WireError
+from paceline.wire import Address, Channel, FrameError, Incoming, Loop, Timeout, WireError
 
 VERDICT = 1.0  # how long to wait for the coordinator to say why a server's connection has closed
-Values = Tensor | Mapping[str, Tensor]  # flat, or by the parameters' names
 NO_REASON = Reason("", "open")  # a grant's reason stays with the server, in its trace
 
 
@@ -69,6 +65,11 @@ class Worker:
 
     `not_finite` says what happens when the servers refuse a gradient with NaN or Inf in it: `raise` an error that names
     the parameter, or `skip` it and count.
+
+    With `in_place`, parameters of a server on the same host are not copied: `parts` has, for each shard, a tensor over
+    the server's own memory, until the next push. Only read it: whoever writes there ends the process. A server has two
+    places for its values, so this is for models whose workers wait for each other, as under `bsp`; under others an
+    update may have to wait until a slow worker has read.
     """
 
     def __init__(
@@ -80,30 +81,27 @@ class Worker:
         number: int | None = None,
         dtype: torch.dtype = torch.float32,
         not_finite: Literal["raise", "skip"] = "raise",
+        in_place: bool = False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        if in_place and job.optimizer.name == "lars":
+            raise WrongRequest("lars needs the norms of all parameters after parts are given back; not with in_place")
         self.job = job
         self.number = number
         self.incarnation = 0
-        self.space = Space(shapes)
-        self.dtype = dtype
         self.versions: dict[int, int] = {}  # of the parameters in place, by shard
         self.refused = 0  # how many of its gradients had NaN or Inf in them
         self.dropped = 0  # how many came too late
-        self.parameters = torch.zeros(self.space.size, dtype=dtype)
+        self._replica = Replica(Space(shapes), dtype, in_place=in_place)
         self._not_finite = not_finite
         self._network = network
         self._clock = clock
         self._loop = Loop(clock=clock)
-        self._segment = Segment(self.space.size * dtype.itemsize)
-        self.gradients: Tensor = tensor_over(self._segment.view, dtype)
         self._control = Control(job, network, clock, self._loop.wake)
         self._channels: dict[int, Channel] = {}  # by server
         self.places: list[m.Place] = []  # the shards
-        self._views: list[memoryview] = []  # of the parameters, by shard
         self._machine = Machine(-1, 1)
         self._weigh = False
-        self._cut: dict[int, list[params.Tensor]] = {}  # by shard: the tensors it has only a part of, if LARS must know
         self._sending = 0  # how many shards have not taken what was last sent
         self._pushes: dict[tuple[int, int], Handle] = {}  # by shard and iteration
         self._pull: Handle | None = None
@@ -123,24 +121,36 @@ class Worker:
         """The iteration under way."""
         return self._machine.iteration
 
+    @property
+    def gradients(self) -> Tensor:
+        """Where the gradient of the whole model is sent from."""
+        return self._replica.gradients
+
+    @property
+    def parameters(self) -> Tensor:
+        """The parameters of the whole model; read in place, only if there is one shard."""
+        return self._replica.parameters
+
+    @property
+    def parts(self) -> Sequence[Tensor]:
+        """The parameters of each shard."""
+        return self._replica.parts
+
     # Coming and going.
 
     def start(self, coordinator: Address, initial: Values) -> None:
         """Take part: returns once the first parameters are in place. Those of one worker become everyone's."""
         hello = m.WorkerHello(self.number, os.getpid())
-        shapes = [m.Shape(tensor.name, tensor.shape) for tensor in self.space.tensors]
-        self._control.start(coordinator, hello, m.Describe(shapes, str(self.dtype).removeprefix("torch.")))
+        shapes = [m.Shape(tensor.name, tensor.shape) for tensor in self._replica.space.tensors]
+        self._control.start(coordinator, hello, m.Describe(shapes, str(self._replica.dtype).removeprefix("torch.")))
         begin = self._control.wait_for(m.Begin, self.job.start_within)
         self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
-        whole, size = memoryview(self.parameters.numpy().view(np.uint8).data), self.dtype.itemsize
-        self._views = [whole[place.start * size : place.stop * size] for place in begin.places]
-        if self.job.optimizer.name == "lars":
-            self._cut = {place.shard: _cut(place, self.space) for place in begin.places}
+        self._replica.arrange(begin.places)
         self._connect(begin.servers)
         self._running = True
         if begin.initial:
-            self._write(initial)
+            self._replica.write(initial)
             for place in self.places:
                 self._send(place, m.Initial(place.shard), payload=True)
             self._wait(lambda: not self._sending, None, "handing over the first parameters")
@@ -158,7 +168,7 @@ class Worker:
         self._pump.close()
         self._control.close()
         self._loop.close()
-        self._segment.close()
+        self._replica.segment.close()
 
     # Training.
 
@@ -239,10 +249,7 @@ class Worker:
                 self._failure = WrongRequest(f"{channel.peer} sent {type(message).__name__}")
 
     def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
-        place = self.places[message.shard]
-        if incoming.payload is not None and incoming.payload is not self._views[message.shard]:
-            self.parameters[place.start : place.stop].copy_(tensor_over(incoming.payload, self.dtype))
-        incoming.release()
+        self._replica.take(message.shard, incoming)
         self.versions[message.shard] = message.version
         self._weigh = message.weigh
         self._settle(message.shard, message.iteration, "applied")
@@ -266,9 +273,9 @@ class Worker:
         if answer.outcome == "refused":
             self.refused += 1
             if self._not_finite == "raise":
-                self._failure = NotFinite(
-                    f"the gradient of iteration {answer.iteration} was refused: {self._what_is_wrong()}"
-                )
+                name = self._replica.what_is_not_finite()
+                wrong = f"parameter {name!r} has NaN or Inf in it" if name else "the sum with the others overflows"
+                self._failure = NotFinite(f"the gradient of iteration {answer.iteration} was refused: {wrong}")
         self._settle(answer.shard, answer.iteration, answer.outcome)
 
     def _settle(self, shard: int, iteration: int, outcome: m.Outcome) -> None:
@@ -281,12 +288,9 @@ class Worker:
     def _landing(self, header: bytes, size: int) -> memoryview:
         """Parameters that come over a socket land where they belong."""
         message = m.decode(header)
-        if not isinstance(message, m.Parameters) or not 0 <= message.shard < len(self.places):
+        if not isinstance(message, m.Parameters):
             raise FrameError("", f"a {type(message).__name__} came with {size} bytes")
-        place = self.places[message.shard]
-        if size != place.size * self.dtype.itemsize:
-            raise FrameError("", f"{size} bytes came for shard {place.shard}, which has {place.size} elements")
-        return self._views[place.shard]
+        return self._replica.landing(message.shard, size)
 
     def _closed(self, server: int, _: Channel, error: WireError) -> None:
         if self._failure is None:
@@ -298,16 +302,18 @@ class Worker:
         self._check_running()
         if gradients is not None:
             self._wait(lambda: not self._sending, None, "the servers to take the last gradient")
-            self._write(gradients)
+            self._replica.write(gradients)
 
     def _push(self, shards: Sequence[int], *, answer: bool, pull: bool = False) -> Handle:
-        push = self._machine.push(self._significance() if self._weigh else 0.0)
+        push = self._machine.push(self._replica.significance() if self._weigh else 0.0)
         i = push.iteration
         handle = Handle(self, f"the push of iteration {i}", shards)
+        lars = self.job.optimizer.name == "lars"
         for shard in shards:
             self._pushes[shard, i] = handle
-            norms = self._norms(shard) if self._cut else {}
+            norms = self._replica.norms(shard) if lars else {}
             message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms)
+            self._replica.give_back([shard])
             self._send(self.places[shard], message, payload=True)
         return handle
 
@@ -334,7 +340,7 @@ class Worker:
             channel = self._network.connect(servers[server], hello, self.job.digest(), deadline)
             channel.peer = f"server {server}"
             channel.sink = self._landing
-            channel.share(self._segment)
+            channel.share(self._replica.segment)
             self._channels[server] = channel
             self._loop.add(channel, self._message, partial(self._closed, server))
 
@@ -343,9 +349,8 @@ class Worker:
         if channel.closed:
             return  # whoever waits for the answer is told why
         if payload:
-            size = self.dtype.itemsize
             self._sending += 1
-            channel.send(m.encode(message), self._segment.view[place.start * size : place.stop * size], self._taken)
+            channel.send(m.encode(message), self._replica.outgoing(place), self._taken)
         else:
             channel.send(m.encode(message))
 
@@ -366,50 +371,6 @@ class Worker:
         """The coordinator's barrier: when every shard has taken this worker's push, wait for the other workers."""
         self._wait(lambda: not self._pushes, None, f"the push of iteration {self.iteration}")
         self._control.ask(m.AtBarrier(self.iteration), m.PassBarrier, within=None)
-
-    def _write(self, values: Values) -> None:
-        if isinstance(values, Tensor):
-            if values.shape != self.gradients.shape or values.dtype != self.dtype:
-                raise WrongModel(
-                    f"values of shape {tuple(values.shape)} and type {values.dtype}; "
-                    f"the model has {self.space.size} elements of type {self.dtype}"
-                )
-            self.gradients.copy_(values)
-            return
-        for tensor in self.space.tensors:
-            value = values.get(tensor.name)
-            if value is None:
-                raise WrongModel(f"parameter {tensor.name!r} is missing")
-            if tuple(value.shape) != tensor.shape or value.dtype != self.dtype:
-                raise WrongModel(
-                    f"parameter {tensor.name!r} has the shape {tuple(value.shape)} and type {value.dtype}; "
-                    f"it is {tensor.shape} of type {self.dtype}"
-                )
-        unknown = set(values) - {tensor.name for tensor in self.space.tensors}
-        if unknown:
-            raise WrongModel(f"parameter {min(unknown)!r} is not in the model")
-        for tensor in self.space.tensors:
-            self.gradients[tensor.start : tensor.stop].copy_(values[tensor.name].detach().reshape(-1))
-
-    def _norms(self, shard: int) -> dict[str, tuple[float, float]]:
-        """|w|² and |g|² of the tensors that this shard has only a part of."""
-        return {
-            tensor.name: (
-                square(self.parameters[tensor.start : tensor.stop]),
-                square(self.gradients[tensor.start : tensor.stop]),
-            )
-            for tensor in self._cut[shard]
-        }
-
-    def _significance(self) -> float:
-        weight = float(torch.linalg.vector_norm(self.parameters))
-        return float(torch.linalg.vector_norm(self.gradients)) / weight if weight else 0.0
-
-    def _what_is_wrong(self) -> str:
-        for tensor in self.space.tensors:
-            if not torch.isfinite(self.gradients[tensor.start : tensor.stop]).all():
-                return f"parameter {tensor.name!r} has NaN or Inf in it"
-        return "the sum with the others overflows"
 
     def _check_running(self) -> None:
         if not self._running:
@@ -432,9 +393,3 @@ class Worker:
         failed = self._failed
         assert failed is not None
         return failed
-
-
-def _cut(place: m.Place, space: Space) -> list[params.Tensor]:
-    ends = (space.at(place.start), space.at(place.stop - 1))
-    cut = {tensor.name: tensor for tensor in ends if tensor.start < place.start or tensor.stop > place.stop}
-    return list(cut.values())

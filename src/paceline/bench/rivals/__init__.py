@@ -97,10 +97,10 @@ RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_preallocate_plasma_memory": "1",
-    "RAY_worker_niceness": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # elsewhere too it means: stay on the loopback interface
 }
+# Its workers as eager as all others, and an object store whose memory the kernel has cleared beforehand.
+RAY_AT_ITS_BEST = {**RAY_ENVIRONMENT, "RAY_preallocate_plasma_memory": "1", "RAY_worker_niceness": "0"}
 # One heap that never gives memory back: else every answer is written to memory that the kernel must clear first.
 ONE_HEAP = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 
@@ -108,16 +108,18 @@ MEMCPY = Processes("memcpy", "memory", "memcpy", serverless=True, alone=True, pa
 GLOO = Processes("gloo", "tcp", "gloo", serverless=True, fewest=2)
 TORCH_RPC = Processes("torch_rpc", "tensorpipe", "torch_rpc", most_servers=8)
 RAY = Processes("ray", "object store", "ray_actor", alone=True, package="ray", environment=RAY_ENVIRONMENT)
+RAY_TUNED = Processes("ray_tuned", "object store", "ray_actor", alone=True, package="ray", environment=RAY_AT_ITS_BEST)
 TORCH_RPC_TUNED = Processes("torch_rpc_tuned", "tensorpipe", "torch_rpc", most_servers=8, environment=ONE_HEAP)
 
 
-def _paceline(name: str, transport: Wire, *, copied: bool = False) -> Processes:
-    setup = Setup(wire=transport, copied=copied)
+def _paceline(name: str, transport: Wire, *, copied: bool = False, in_place: bool = False) -> Processes:
+    setup = Setup(wire=transport, copied=copied, in_place=in_place)
     return Processes(name, transport, "parameter_server", most_servers=64, environment=setup.environment())
 
 
 PACELINE = (_paceline("paceline", "shared-memory"), _paceline("paceline", "tcp"))
+IN_PLACE = _paceline("paceline_in_place", "shared-memory", in_place=True)
 COPIED = _paceline("paceline_copied", "shared-memory", copied=True)
 
-USUAL: tuple[Rival, ...] = (*PACELINE, COPIED, GLOO, TORCH_RPC, RAY)  # measured unless the user names systems
-KNOWN: tuple[Rival, ...] = (*USUAL, TORCH_RPC_TUNED)
+USUAL: tuple[Rival, ...] = (*PACELINE, IN_PLACE, COPIED, GLOO, TORCH_RPC, RAY)  # measured unless the user names systems
+KNOWN: tuple[Rival, ...] = (*USUAL, TORCH_RPC_TUNED, RAY_TUNED)

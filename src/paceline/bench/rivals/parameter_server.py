@@ -38,7 +38,8 @@ def work(place: Place) -> Iterator[Rounds]:
         yield _nothing
         return
     sizes = setup.sizes or (place.elements,)
-    with Worker(job, network, {f"tensor {n}": (size,) for n, size in enumerate(sizes)}, number=place.rank) as worker:
+    shapes = {f"tensor {n}": (size,) for n, size in enumerate(sizes)}
+    with Worker(job, network, shapes, number=place.rank, in_place=setup.in_place) as worker:
         worker.start(_meet(place), torch.zeros(place.elements))
         gradient = torch.full((place.elements,), place.rank + 1.0) if setup.copied else None
         worker.gradients.fill_(place.rank + 1.0)
@@ -48,7 +49,7 @@ def work(place: Place) -> Iterator[Rounds]:
                 worker.step(gradient)
 
         rounds(1)
-        place.check(worker.parameters.min().item(), worker.parameters.max().item())
+        place.check(min(part.min().item() for part in worker.parts), max(part.max().item() for part in worker.parts))
         yield rounds
 
 

@@ -14,11 +14,13 @@ VARIABLE = "PACELINE_BENCH"
 class Setup(Struct, frozen=True):
     """`copied`: gradients are copied into the memory that is sent from, not written there in the first place.
 
+    `in_place`: parameters are read where the server has them, not copied to the worker.
     `sizes` are those of the tensors that the elements are cut into; by default there is one.
     """
 
     wire: Literal["auto", "tcp", "shared-memory"] = "auto"
     copied: bool = False
+    in_place: bool = False
     slicing: Literal["elastic", "by-key"] = "elastic"
     barrier: bool = False
     sizes: tuple[int, ...] = ()
