@@ -257,7 +257,7 @@ MUTANTS = [
         "return Start(max(self._newest), take",
         "return Start(wanted, take",
     ),
-    Mutant("a worker keeps its stop to itself", "worker.py", "Pulled(me, i, life, stop)", "Pulled(me, i, life)"),
+    Mutant("a worker keeps its stop to itself", "worker.py", "self.incarnation, self._stop)", "self.incarnation)"),
     Mutant(
         "the fastest is taken for the slowest",
         "state_server.py",

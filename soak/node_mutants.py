@@ -121,10 +121,17 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a worker goes on before its parameters are there",
-        "nodes/worker.py",
-        "        if incoming.payload is not None and incoming.payload is not self._views[message.shard]:",
+        "nodes/replica.py",
+        "        if payload is not None and payload is not self._views[shard]:",
         "        if False:",
         "tests/nodes/test_updates.py",
+    ),
+    NodeMutant(
+        "what is read in place is given back at once",
+        "nodes/replica.py",
+        "                self._lent[shard] = incoming\n                return\n",
+        "",
+        "tests/nodes/test_atomic_pulls.py",
     ),
     NodeMutant(
         "the worker's pump never turns",
