@@ -99,7 +99,7 @@ def test_from_a_torch_optimizer(name: str, by_id: bool) -> None:
     theirs = TORCH[name]([decay, {"params": [made[1]]}, {"params": [made[2]], "lr": 0.5}], lr=0.125, foreach=True)
     mine = optimizer_from(theirs, names)
     assert mine.name == name
-    assert mine.groups == (Group(("p0",), {"weight_decay": 0.25}), Group(("p2",), {"lr": 0.5}))
+    assert mine.groups == (Group(("p0",), {"weight_decay": 0.25}), Group(("p1",)), Group(("p2",), {"lr": 0.5}))
     assert mine.resolved()["lr"] == 0.125
     assert optimizer_from(TORCH[name](made, lr=0.5), names).resolved() == {**DEFAULTS[name], "lr": 0.5}
 
@@ -144,7 +144,7 @@ def test_a_users_own_goes_by_import_path() -> None:
     assert optimizer_from(theirs, names) == Optimizer(
         "tests.oracles.optimizers:Lion",
         {"lr": 0.01, "betas": (0.9, 0.99), "decay": 0.0},
-        (Group(("p1",), {"decay": 0.5}),),
+        (Group(("p0",)), Group(("p1",), {"decay": 0.5})),
     )
 
 

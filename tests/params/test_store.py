@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.params import Optimizer, ParameterError, Space, rows, updater
+from paceline.params import Group, Optimizer, ParameterError, Space, rows, updater
 from paceline.params.store import Closed, OrderError, Store, StoreError
 from tests.effort import cases
 
@@ -363,3 +363,42 @@ def test_what_does_not_fit_is_refused() -> None:
     for buffer in (0, 1, 2, -1):
         with pytest.raises(StoreError, match="is not lent"):
             mine.give_back(buffer)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("bad", [None, 0, 2])
+def test_summed_and_stepped_at_once_is_the_same_as_one_after_the_other(deterministic: bool, bad: int | None) -> None:
+    """That is what happens with several gradients while the live buffer is lent; also if one has NaN at its end."""
+    size = 3 * rows.PIECE // 4 + 17
+    gradients = [numbers(worker, size) for worker in range(3)]
+    if bad is not None:
+        gradients[bad][-1] = torch.nan
+    results = []
+    for lent in (True, False):
+        made = store(size, lr=0.5, deterministic=deterministic)
+        if lent:
+            made.lend()
+        for worker, gradient in enumerate(gradients):
+            made.gather(0, worker, gradient)
+        assert made.close(0, progress=0) == Closed(3 if bad is None else 2, () if bad is None else (bad,))
+        assert made.updater.steps == 1
+        assert (made._live == 1) == lent
+        results.append(made.values)
+    if deterministic:
+        assert torch.equal(*results)
+    torch.testing.assert_close(*results)
+
+
+def test_learning_rates_of_groups_can_come_with_the_gradient() -> None:
+    optimizer = Optimizer("sgd", {"lr": 1.0}, (Group(("a",)), Group(("b",), {"lr": 2.0})))
+    made = Store(optimizer, Space({"a": (2,), "b": (2,)}), 0, 4, (torch.zeros(4), torch.zeros(4)))
+    made.apply(torch.ones(4), share=1.0, progress=0)
+    assert made.values.tolist() == [-1, -1, -2, -2]
+    made.apply(torch.ones(4), share=1.0, progress=0, rates=(10.0, 0.0))
+    assert made.values.tolist() == [-11, -11, -2, -2]
+    made.gather(0, 0, torch.ones(4))
+    made.close(0, progress=0, rates=(0.0, 1.0))
+    assert made.values.tolist() == [-11, -11, -3, -3]
+    for wrong in ((1.0,), (1.0, -1.0), (1.0, math.nan)):
+        with pytest.raises(ParameterError, match="2 are needed"):
+            made.apply(torch.ones(4), share=1.0, progress=0, rates=wrong)

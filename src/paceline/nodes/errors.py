@@ -57,9 +57,25 @@ class WaitedTooLong(NodeError):
     kind = "timeout"
 
 
+class ScriptFailed(NodeError):
+    """A user's script has raised something, or left with a status that is not 0. The words are its traceback."""
+
+    kind = "script"
+
+
 KINDS: dict[str, type[NodeError]] = {
     error.kind: error
-    for error in (NodeError, PeerLost, Expelled, StartFailed, WrongModel, WrongRequest, NotFinite, WaitedTooLong)
+    for error in (
+        NodeError,
+        PeerLost,
+        Expelled,
+        StartFailed,
+        WrongModel,
+        WrongRequest,
+        NotFinite,
+        WaitedTooLong,
+        ScriptFailed,
+    )
 }
 
 

@@ -232,7 +232,8 @@ class Membership:
         for _, peer in workers:
             self._lives[peer.number] = 0
         members = [m.Member(number, 0) for number in sorted(self._lives)]
-        serve = m.Serve(reference.tensors, reference.dtype, self._places, members, self._addresses)
+        optimizer = reference.optimizer or self.job.optimizer
+        serve = m.Serve(reference.tensors, reference.dtype, self._places, members, self._addresses, optimizer)
         self._uninitialised = {link for link, _ in servers}
         return [Send(link, serve) for link, _ in servers]
 
@@ -418,6 +419,8 @@ def difference(ours: m.Describe, theirs: m.Describe) -> str | None:
             return f"parameter {tensor.name!r} is missing"
     if ours.tensors != theirs.tensors:
         return "its parameters come in another order"
+    if ours.optimizer != theirs.optimizer:
+        return f"its optimizer is {theirs.optimizer}, the run's is {ours.optimizer}"
     return None
 
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from paceline.nodes.errors import WrongRequest
+from paceline.params import Optimizer
 from paceline.params.norms import Norms as PartialNorms
 from paceline.sync import Stop
 from paceline.wire import Address
@@ -75,10 +76,11 @@ class OperatorHello(Message, frozen=True):
 
 
 class Describe(Message, frozen=True):
-    """Which parameters a worker has."""
+    """Which parameters a worker has, and the optimizer it wants for them, if not the job's."""
 
     tensors: list[Shape]
     dtype: str
+    optimizer: Optimizer | None = None
 
 
 class Serving(Message, frozen=True):
@@ -95,6 +97,7 @@ class Serve(Message, frozen=True):
     places: list[Place]  # all of them, not this server's alone
     members: list[Member]
     servers: dict[int, Address]
+    optimizer: Optimizer
 
 
 class Ready(Message, frozen=True):
@@ -187,7 +190,7 @@ class Push(Message, frozen=True):
     """A gradient, as payload. Without `answer`, only a refusal is answered: the granted pull tells the rest.
 
     With `pull` it is also the pull of the same iteration. `norms` has |w|² and |g|² of whole tensors that the shard has
-    only a part of, for LARS.
+    only a part of, for LARS. `rates` are learning rates to use instead of the optimizer's, one for each group.
     """
 
     shard: int
@@ -198,6 +201,7 @@ class Push(Message, frozen=True):
     answer: bool = True
     pull: bool = False
     norms: dict[str, tuple[float, float]] = {}
+    rates: tuple[float, ...] | None = None
 
 
 class Pull(Message, frozen=True):
@@ -218,7 +222,7 @@ class Answer(Message, frozen=True):
 class Parameters(Message, frozen=True):
     """A granted pull, with one version of the shard's values as payload.
 
-    `weigh` asks the worker to measure the significance of its next gradient.
+    `weigh` asks the worker to measure the significance of its next gradient. `held_for` names for whom it was held.
     """
 
     shard: int
@@ -228,6 +232,7 @@ class Parameters(Message, frozen=True):
     next: int
     stop: Stop | None = None
     weigh: bool = False
+    held_for: tuple[int, ...] = ()
 
 
 class Failed(Message, frozen=True):

@@ -149,13 +149,14 @@ class Server:
                 space,
                 getattr(torch, serve.dtype),
                 self.job,
+                serve.optimizer,
                 serve.members,
                 clock=self._clock,
                 call_at=self._loop.call_at,
                 tell_partners=self._tell_partners,
                 trace=self._trace,
             )
-        if self.job.optimizer.name == "lars":
+        if serve.optimizer.name == "lars":
             self._meet_partners(serve, space)
 
     def _meet_partners(self, serve: m.Serve, space: Space) -> None:
@@ -213,7 +214,7 @@ class Server:
             match m.decode(hello):
                 case m.WorkerHello(worker, _, incarnation) if worker is not None:
                     member = m.Member(worker, incarnation)
-                case m.ServerHello(server, _) if self.job.optimizer.name == "lars":
+                case m.ServerHello(server, _):
                     self._met(server, channel)
                     return
                 case other:

@@ -25,7 +25,7 @@ from paceline.nodes.job import Job
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
 from paceline.observe.trace import Trace
-from paceline.params import Space
+from paceline.params import Optimizer, ParameterError, Space
 from paceline.params.norms import Norms
 from paceline.params.store import Store
 from paceline.sync import (
@@ -128,6 +128,7 @@ class ShardHost:
         space: Space,
         dtype: torch.dtype,
         job: Job,
+        optimizer: Optimizer,
         members: list[m.Member],
         *,
         clock: Callable[[], float],
@@ -144,18 +145,17 @@ class ShardHost:
         self.machine = Shard(job.sync, workers, job.seed, index=place.shard, update=job.update)
         self.segments = (Segment(self.nbytes), Segment(self.nbytes))
         first, second = (tensor_over(segment.view, dtype) for segment in self.segments)
-        self.store = Store(
-            job.optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic
-        )
+        self.store = Store(optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic)
         self._dtype = dtype
         self._clock = clock
         self._call_at = call_at
         self._trace = trace
-        others = partners(places, space)[place.shard] if job.optimizer.name == "lars" else set()
+        others = partners(places, space)[place.shard] if optimizer.name == "lars" else set()
         self._exchange = NormExchange(place.shard, others) if others else None
         self._told = 0  # the round up to which the partners know this shard's norms
         self._tell_partners = tell_partners
         self._lines: dict[int, Line] = {}
+        self._held_for: dict[int, tuple[int, ...]] = {}  # by worker whose pull is held: on whom it waits
         self._todo: deque[tuple[Command, Gradient | None]] = deque()
         self._carry_out: dict[type, Callable[[Any, Gradient | None], None]] = {
             Apply: self._apply,
@@ -187,6 +187,10 @@ class ShardHost:
 
     def push(self, member: m.Member, push: m.Push, incoming: Incoming) -> None:
         gradient = self._gradient(member, push, incoming)
+        try:
+            self.store.updater.check_rates(push.rates)
+        except ParameterError as error:
+            raise WrongRequest(f"worker {member.worker}: {error}") from None
         life, stop = member.incarnation, push.stop
         self._decide(Pushed(member.worker, push.iteration, life, push.sequence, push.significance, stop), gradient)
 
@@ -254,7 +258,9 @@ class ShardHost:
             self._trace.record(self.place.shard, now, event, commands)
         for command in commands:
             kind = type(command)
-            if kind is not Hold:
+            if isinstance(command, Hold):
+                self._held_for[command.worker] = command.reason.waiting_for
+            else:
                 self._todo.append((command, gradient if kind is Apply or kind is Drop else None))
         self.work()
 
@@ -288,7 +294,8 @@ class ShardHost:
             return
         view, share = self.machine.view, 1 / max(self.machine.view.live, 1)
         norms = Norms({name: (w, g * share * share) for name, (w, g) in gradient.push.norms.items()})
-        taken = self.store.apply(gradient.values, share=share, progress=view.clock, norms=norms)
+        rates = gradient.push.rates
+        taken = self.store.apply(gradient.values, share=share, progress=view.clock, norms=norms, rates=rates)
         gradient.free()
         self._tell_outcome(gradient, taken)
 
@@ -296,8 +303,10 @@ class ShardHost:
         scaling: Literal["mean", "linear"] = getattr(self.machine.model, "scaling", "mean")
         for round_ in sorted(round_ for round_ in self._gathered if round_ < advance.to):
             norms = None if self._exchange is None else self._exchange.total(round_)
-            closed = self.store.close(round_, progress=round_, scaling=scaling, norms=norms)
-            for gradient in self._gathered.pop(round_):
+            gradients = self._gathered.pop(round_)
+            rates = min(gradients, key=lambda gradient: gradient.key).push.rates
+            closed = self.store.close(round_, progress=round_, scaling=scaling, norms=norms, rates=rates)
+            for gradient in gradients:
                 gradient.line.gathered.pop(round_, None)
                 gradient.free()
                 self._tell_outcome(gradient, gradient.key not in closed.refused and not closed.overflowed)
@@ -312,8 +321,9 @@ class ShardHost:
             self._absorb(line)
         buffer = self.store.lend()
         weigh = self.machine.model.weighs
+        held_for = self._held_for.pop(grant.worker, ())
         parameters = m.Parameters(
-            self.place.shard, grant.iteration, grant.version, grant.clock, grant.next, grant.stop, weigh
+            self.place.shard, grant.iteration, grant.version, grant.clock, grant.next, grant.stop, weigh, held_for
         )
         line.send(parameters, self.segments[buffer].view, lambda: self._read(buffer))
 

@@ -15,6 +15,7 @@ and what they began goes on behind the caller's back.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -29,7 +30,7 @@ from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong,
 from paceline.nodes.job import Job, Network
 from paceline.nodes.pump import Pump
 from paceline.nodes.replica import Replica, Values
-from paceline.params import Space
+from paceline.params import Optimizer, Space
 from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import Start
 from paceline.sync.worker import Worker as Machine
@@ -61,7 +62,8 @@ class Handle:
 
 
 class Worker:
-    """`number` is who it is; without one the coordinator gives it a free one.
+    """`number` is who it is; without one the coordinator gives it a free one. `optimizer` is for the servers to run,
+    the same at all workers; without one it is the job's.
 
     `not_finite` says what happens when the servers refuse a gradient with NaN or Inf in it: `raise` an error that names
     the parameter, or `skip` it and count.
@@ -82,9 +84,12 @@ class Worker:
         dtype: torch.dtype = torch.float32,
         not_finite: Literal["raise", "skip"] = "raise",
         in_place: bool = False,
+        optimizer: Optimizer | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        if in_place and job.optimizer.name == "lars":
+        self._optimizer = optimizer
+        self._lars = (optimizer or job.optimizer).name == "lars"
+        if in_place and self._lars:
             raise WrongRequest("lars needs the norms of all parameters after parts are given back; not with in_place")
         self.job = job
         self.number = number
@@ -92,6 +97,8 @@ class Worker:
         self.versions: dict[int, int] = {}  # of the parameters in place, by shard
         self.refused = 0  # how many of its gradients had NaN or Inf in them
         self.dropped = 0  # how many came too late
+        self.held_for: Counter[int] = Counter()  # how often a pull of this one was held for which worker
+        self.rates: tuple[float, ...] | None = None  # learning rates of the groups, if not the optimizer's own
         self._replica = Replica(Space(shapes), dtype, in_place=in_place)
         self._not_finite = not_finite
         self._network = network
@@ -142,7 +149,8 @@ class Worker:
         """Take part: returns once the first parameters are in place. Those of one worker become everyone's."""
         hello = m.WorkerHello(self.number, os.getpid())
         shapes = [m.Shape(tensor.name, tensor.shape) for tensor in self._replica.space.tensors]
-        self._control.start(coordinator, hello, m.Describe(shapes, str(self._replica.dtype).removeprefix("torch.")))
+        dtype = str(self._replica.dtype).removeprefix("torch.")
+        self._control.start(coordinator, hello, m.Describe(shapes, dtype, self._optimizer))
         begin = self._control.wait_for(m.Begin, self.job.start_within)
         self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
@@ -159,9 +167,15 @@ class Worker:
             self._send(self.places[shard], m.Pull(shard, pull.iteration))
         self._go_on()
 
-    def close(self) -> None:
-        """Leave: in good order if nothing has gone wrong."""
-        if self._running and self._failed is None:
+    def writable(self) -> None:
+        """Wait until the servers have taken what was last pushed: from then on `gradients` may be written to."""
+        self._check_running()
+        with self._pump.mine():
+            self._wait(lambda: not self._sending, None, "the servers to take the last gradient")
+
+    def close(self, *, well: bool = True) -> None:
+        """Leave: in good order if nothing has gone wrong, here or with the training; else as if it had died."""
+        if self._running and self._failed is None and well:
             self._control.send(m.Finished())
             self._control.verdict(VERDICT)
         self._running = False
@@ -251,6 +265,7 @@ class Worker:
     def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
         self._replica.take(message.shard, incoming)
         self.versions[message.shard] = message.version
+        self.held_for.update(message.held_for)
         self._weigh = message.weigh
         self._settle(message.shard, message.iteration, "applied")
         grant = Grant(
@@ -308,11 +323,10 @@ class Worker:
         push = self._machine.push(self._replica.significance() if self._weigh else 0.0)
         i = push.iteration
         handle = Handle(self, f"the push of iteration {i}", shards)
-        lars = self.job.optimizer.name == "lars"
         for shard in shards:
             self._pushes[shard, i] = handle
-            norms = self._replica.norms(shard) if lars else {}
-            message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms)
+            norms = self._replica.norms(shard) if self._lars else {}
+            message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms, self.rates)
             self._replica.give_back([shard])
             self._send(self.places[shard], message, payload=True)
         return handle

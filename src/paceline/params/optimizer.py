@@ -147,11 +147,11 @@ def optimizer_from(optimizer: TorchOptimizer, names: Mapping[Any, str]) -> Optim
         groups.append(Group(tensors, _settings_of(name, group, known)))
     if len(groups) == 1:
         return Optimizer(name, groups[0].settings)
-    differing = [
+    differing = (
         Group(group.tensors, {key: value for key, value in group.settings.items() if common.get(key) != value})
         for group in groups
-    ]
-    return Optimizer(name, common, tuple(group for group in differing if group.settings))
+    )
+    return Optimizer(name, common, tuple(differing))
 
 
 def _name_of(kind: type) -> str:

@@ -78,6 +78,18 @@ class Round:
         elif self.pending:
             self.fold(sorted(self.pending) if self._ordered else list(self.pending))
 
+    @property
+    def unsummed(self) -> list[Row] | None:
+        """All gradients, in the order to sum them in, if there are several and none has been summed yet."""
+        if self.summed or self.overflowed or self.refused or self._averaged or len(self.pending) < 2:
+            return None
+        return [self.pending[worker] for worker in (sorted(self.pending) if self._ordered else self.pending)]
+
+    def applied(self) -> None:
+        """All have been used without a sum having been kept."""
+        self.summed = len(self.pending)
+        self.pending.clear()
+
     def average(self) -> None:
         """Make the sum the mean. Nothing can be added after that."""
         if self.sum is not None and self.scale:
@@ -88,7 +100,8 @@ class Round:
     @property
     def scale(self) -> Scale | None:
         """What makes the sum the mean, if that has to be done yet."""
-        return None if self._averaged or self.summed == 1 else Scale.of_mean(self.summed, exact=self._ordered)
+        count = self.summed or len(self.pending)
+        return None if self._averaged or count == 1 else Scale.of_mean(count, exact=self._ordered)
 
     def release(self) -> None:
         """Give the working copy back."""

@@ -44,20 +44,23 @@ class Rows:
 
     def sum(self, rows: Sequence[Row], out: Row) -> slice | None:
         """Sum the rows, in their order; the first may be `out`. Stops at a piece that is not finite and returns it."""
+        for piece in self.pieces:
+            if not self.sum_piece(rows, piece, out[piece]):
+                return piece
+        return None
+
+    def sum_piece(self, rows: Sequence[Row], piece: slice, out: Row) -> bool:
+        """Sum one piece of the rows. False if it is not finite."""
         add = np.add if torch.get_num_threads() == 1 else _threaded_add
         first, *others = rows
+        so_far = first[piece]
         with np.errstate(all="ignore"):
-            for piece in self.pieces:
-                part = out[piece]
-                so_far = first[piece]
-                for row in others:
-                    add(so_far, row[piece], part)
-                    so_far = part
-                if not others:
-                    np.copyto(part, so_far)
-                if not _is_finite(part):
-                    return piece
-        return None
+            for row in others:
+                add(so_far, row[piece], out)
+                so_far = out
+            if not others:
+                np.copyto(out, so_far)
+            return _is_finite(out)
 
     def first_bad(self, row: Row) -> slice | None:
         """The first piece that is not finite."""

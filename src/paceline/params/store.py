@@ -9,7 +9,7 @@ live from then on. So a reader never sees a mix of two versions, and nothing wai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,10 @@ class StoreError(RuntimeError):
 
 class OrderError(StoreError):
     """A gradient cannot be summed yet, because that of a worker before it is missing."""
+
+
+class _NotFiniteError(Exception):
+    """A sum has NaN or Inf in it."""
 
 
 class Closed(Struct, frozen=True, gc=False):
@@ -109,10 +113,19 @@ class Store:
 
     # The update rule `immediate`
 
-    def apply(self, gradient: Tensor, *, share: float, progress: int, norms: Norms | None = None) -> bool:
+    def apply(
+        self,
+        gradient: Tensor,
+        *,
+        share: float,
+        progress: int,
+        norms: Norms | None = None,
+        rates: Sequence[float] | None = None,
+    ) -> bool:
         """Step with a gradient, times `share`. False, and nothing has changed, if it is not finite.
 
-        `norms` are those of the gradient times `share`, where LARS cuts a tensor.
+        `norms` are those of the gradient times `share`, where LARS cuts a tensor. `rates` are the groups' learning
+        rates if not the optimizer's own.
         """
         if not 0 < share <= 1:
             raise ParameterError(f"a share is above 0 and at most 1, not {share}")
@@ -123,7 +136,7 @@ class Store:
         if self._scratch is None:
             self._scratch = np.zeros(min(self.size, self.updater.piece), row.dtype)
         scale = Scale(np.multiply, share) if share < 1 else None
-        self._update(target, row, scale, scratch=self._scratch, progress=progress, norms=norms)
+        self._update(target, row, scale, scratch=self._scratch, progress=progress, norms=norms, rates=rates)
         return True
 
     # The update rule `round`
@@ -176,16 +189,19 @@ class Store:
         progress: int,
         scaling: Literal["mean", "linear"] = "mean",
         norms: Norms | None = None,
+        rates: Sequence[float] | None = None,
     ) -> Closed:
         """Sum what is left of a round and step once with the mean; `linear` multiplies the rate with their number."""
         if round not in self._rounds:
             return Closed(0)
         target = self._writable()
         gathered = self._rounds[round]
-        gathered.finish()
+        rate = len(gathered.pending) if scaling == "linear" else 1.0
+        if not self._update_at_once(target, gathered, progress=progress, rate=rate, rates=rates):
+            gathered.finish()
         if gathered.sum is not None and not gathered.overflowed:
             rate = gathered.summed if scaling == "linear" else 1.0
-            self._update(target, gathered.sum, gathered.scale, progress=progress, rate=rate, norms=norms)
+            self._update(target, gathered.sum, gathered.scale, progress=progress, rate=rate, norms=norms, rates=rates)
         gathered.release()
         del self._rounds[round]
         applied = 0 if gathered.overflowed else gathered.summed
@@ -197,6 +213,43 @@ class Store:
         working = self._rows.made * self.size * self._rows.dtype.itemsize
         return self.updater.nbytes + working + (0 if self._scratch is None else self._scratch.nbytes)
 
+    def _update_at_once(
+        self, target: int, gathered: Round, *, progress: int, rate: float, rates: Sequence[float] | None
+    ) -> bool:
+        """Sum and step piece by piece, so that the sum never leaves the cache.
+
+        Only where it can be undone should a later piece not be finite: the optimizer remembers nothing, and the values
+        go to the buffer that is not live. False: it cannot be done so, and nothing has changed.
+        """
+        rows = gathered.unsummed
+        if rows is None or target == self._live or not self.updater.linear:
+            return False
+        if self._scratch is None:
+            self._scratch = np.zeros(min(self.size, self.updater.piece), rows[0].dtype)
+        scale, scratch = gathered.scale, self._scratch
+        if scale and not self._deterministic:
+            rate, scale = rate * scale.number, None
+
+        def sums() -> Iterator[tuple[int, Tensor]]:
+            for piece in self._pieces:
+                part = scratch[: piece.stop - piece.start]
+                if not self._rows.sum_piece(rows, piece, part):
+                    raise _NotFiniteError
+                np.copyto(self._arrays[target][piece], self._arrays[self._live][piece])
+                if scale:
+                    scale(part, part)
+                yield piece.start, torch.from_numpy(part)
+
+        steps = self.updater.steps
+        try:
+            self.updater.step(self._buffers[target], sums(), progress=progress, rate=rate, rates=rates)
+        except _NotFiniteError:
+            self.updater.steps = steps
+            return False
+        self._live = target
+        gathered.applied()
+        return True
+
     def _update(
         self,
         target: int,
@@ -207,12 +260,13 @@ class Store:
         progress: int,
         rate: float = 1.0,
         norms: Norms | None = None,
+        rates: Sequence[float] | None = None,
     ) -> None:
         if scale and self.updater.linear and not self._deterministic:
             rate *= scale.number
             scale = None
         pieces = self._prepare(target, gradient, scale, scratch)
-        self.updater.step(self._buffers[target], pieces, progress=progress, rate=rate, norms=norms)
+        self.updater.step(self._buffers[target], pieces, progress=progress, rate=rate, norms=norms, rates=rates)
         self._live = target
 
     def _prepare(

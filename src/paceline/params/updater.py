@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,7 @@ class Segment(NamedTuple):
     lr: float
     settings: Settings
     name: str | None
+    group: int | None  # which of the optimizer's groups it is of; None: of no group, although there are some
 
 
 class Updater:
@@ -89,20 +91,26 @@ class Updater:
         progress: int,
         rate: float = 1.0,
         norms: Norms | None = None,
+        rates: Sequence[float] | None = None,
     ) -> None:
         """Update `values`, this slice of the parameters, once.
 
         `pieces` are (offset in the slice, gradient from there), in order and without gaps. `progress` is what the
-        schedule follows; `rate` multiplies the learning rate. LARS needs the norms of the tensors that are cut.
+        schedule follows; `rate` multiplies the learning rate. LARS needs the norms of the tensors that are cut. `rates`
+        are the groups' learning rates, of all parameters if there are no groups, instead of the optimizer's own.
         """
         self._check_norms(norms)
+        self.check_rates(rates)
         schedule = self.optimizer.schedule
         factor = rate * schedule.factor(progress) if schedule else rate
-        rates = [segment.lr * factor for segment in self._segments]
+        learning = [
+            (segment.lr if rates is None or segment.group is None else rates[segment.group]) * factor
+            for segment in self._segments
+        ]
         if self._whole:
             whole = _joined(pieces)
             local = [self._local_rate(segment, values, whole, norms) for segment in self._segments]
-            rates = [lr * by for lr, by in zip(rates, local, strict=True)]
+            learning = [lr * by for lr, by in zip(learning, local, strict=True)]
             pieces = ((piece.start, whole[piece]) for piece in cut(whole.numel(), self._piece))
         self.steps += 1
         done = 0
@@ -110,7 +118,7 @@ class Updater:
             if offset != done:
                 raise ParameterError(f"a piece of the gradient starts at {offset}; the next is due at {done}")
             done += gradient.numel()
-            self._step_piece(values, gradient, offset, done, rates)
+            self._step_piece(values, gradient, offset, done, learning)
         if done != self.size:
             raise ParameterError(f"the pieces of the gradient have {done} elements; the slice has {self.size}")
 
@@ -177,6 +185,12 @@ class Updater:
                     "them in, as the update rule `round` does, or slice so that no tensor is cut"
                 )
 
+    def check_rates(self, rates: Sequence[float] | None) -> None:
+        """Whether these can be the groups' learning rates."""
+        groups = max(len(self.optimizer.groups), 1)
+        if rates is not None and (len(rates) != groups or not all(isfinite(lr) and lr >= 0 for lr in rates)):
+            raise OptimizerError(f"learning rates {tuple(rates)} do not fit: {groups} are needed, each 0 or more")
+
     def _local_rate(self, segment: Segment, values: Tensor, gradient: Tensor, norms: Norms | None) -> float:
         if segment.name is None or not segment.settings["adapt"]:
             return 1.0
@@ -209,12 +223,13 @@ def _segments(
     segments = []
     for begin, end, group, name in runs:
         settings = optimizer.resolved(group)
+        number_of = optimizer.groups.index(group) if group else None if optimizer.groups else 0
         if optimizer.own:
             own = Own(optimizer.name, settings, end - begin, dtype)
-            segments.append(Segment(begin, end, own, own.lr, settings, name))
+            segments.append(Segment(begin, end, own, own.lr, settings, name, number_of))
         else:
             known = rule(optimizer.name, settings, exact=exact)
-            segments.append(Segment(begin, end, known, number(settings, "lr"), settings, name))
+            segments.append(Segment(begin, end, known, number(settings, "lr"), settings, name, number_of))
     return segments
 
 
