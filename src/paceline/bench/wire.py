@@ -3,7 +3,7 @@
 A cell is a number of workers and a size. Within a cell every system is up and they take turns, one batch of rounds
 each, so that what the machine does in between hits all of them alike; of its batches each system gets the median. GB/s
 counts what workers push and pull, `2 · workers · bytes / seconds of a round`. The round trip is a round of 4 KB. Each
-process has one torch thread where there are several workers.
+process has one torch thread: with two, both sides of a pair would wait for each other's threads.
 """
 
 from __future__ import annotations

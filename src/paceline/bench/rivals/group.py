@@ -53,7 +53,7 @@ class Group:
         self._size = (workers, servers, elements)
         self._wanted = members
         self.patience = patience
-        self._environment = _environment(workers) | dict(environment or {})
+        self._environment = _environment() | dict(environment or {})
         self._members: list[Member] = []
         self._reaper: Reaper | None = None
 
@@ -177,8 +177,8 @@ class Member:
         return RivalError(f"{self._name} {what}\n{story}".strip())
 
 
-def _environment(workers: int) -> dict[str, str]:
-    """The user's own, on the loopback interface; where there are several workers, one thread for each process."""
+def _environment() -> dict[str, str]:
+    """The user's own, on the loopback interface, with one thread for each process."""
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
-    threads = {"OMP_NUM_THREADS": "1"} if workers > 1 else {}
-    return {**os.environ, "GLOO_SOCKET_IFNAME": loopback, "TP_SOCKET_IFNAME": loopback, **threads}
+    names = {"GLOO_SOCKET_IFNAME": loopback, "TP_SOCKET_IFNAME": loopback}
+    return {**os.environ, **names, "OMP_NUM_THREADS": "1"}
