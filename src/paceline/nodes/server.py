@@ -23,7 +23,10 @@ from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop
 
 
 class Server:
-    """`trace` names the file that every event and command is written to."""
+    """`trace` names the file that every event and command is written to.
+
+    `late` is told how many seconds the server has been up, and says by how many to delay the next answer to a pull.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Server:
         network: Network,
         *,
         trace: Path | None = None,
+        late: Callable[[float], float] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.job = job
@@ -47,6 +51,8 @@ class Server:
         self._server_of: dict[int, int] = {}  # by shard
         self._partners: dict[int, Channel] = {}  # servers with parts of the same tensors, for LARS
         self._trace_path = trace
+        self._late = late
+        self._began = clock()
         self._trace: Trace | None = None
         self._decoded: tuple[bytes, m.AnyMessage] = (b"", m.Alive())  # the last header that was decoded
         self._events = 0  # messages of workers so far
@@ -155,9 +161,14 @@ class Server:
                 call_at=self._loop.call_at,
                 tell_partners=self._tell_partners,
                 trace=self._trace,
+                late=None if self._late is None else self._delay,
             )
         if serve.optimizer.name == "lars":
             self._meet_partners(serve, space)
+
+    def _delay(self) -> float:
+        assert self._late is not None
+        return self._late(self._clock() - self._began)
 
     def _meet_partners(self, serve: m.Serve, space: Space) -> None:
         """Connect to the servers that have parts of tensors that this one has parts of. Of two, the lower one calls."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -119,7 +120,10 @@ class Gradient:
 
 
 class ShardHost:
-    """`call_at` runs a function at a time; `tell_partners` sends norms to these other shards."""
+    """`call_at` runs a function at a time; `tell_partners` sends norms to these other shards.
+
+    `late` says by how many seconds to delay the next answer to a pull, where slowness was asked for.
+    """
 
     def __init__(
         self,
@@ -135,6 +139,7 @@ class ShardHost:
         call_at: Callable[[float, Callable[[], None]], object],
         tell_partners: Callable[[m.Norms, set[int]], None],
         trace: Trace | None = None,
+        late: Callable[[], float] | None = None,
     ) -> None:
         self.place = place
         self.initialised = False
@@ -150,6 +155,7 @@ class ShardHost:
         self._clock = clock
         self._call_at = call_at
         self._trace = trace
+        self._late = late
         others = partners(places, space)[place.shard] if optimizer.name == "lars" else set()
         self._exchange = NormExchange(place.shard, others) if others else None
         self._told = 0  # the round up to which the partners know this shard's norms
@@ -325,7 +331,12 @@ class ShardHost:
         parameters = m.Parameters(
             self.place.shard, grant.iteration, grant.version, grant.clock, grant.next, grant.stop, weigh, held_for
         )
-        line.send(parameters, self.segments[buffer].view, lambda: self._read(buffer))
+        answer = partial(line.send, parameters, self.segments[buffer].view, lambda: self._read(buffer))
+        delay = self._late() if self._late is not None else 0.0
+        if delay > 0:
+            self._call_at(self._clock() + delay, answer)
+        else:
+            answer()
 
     def _read(self, buffer: int) -> None:
         """A pull has been sent, and its buffer may be written into once nobody else reads it."""
