@@ -1,5 +1,7 @@
 """Paceline trains PyTorch models on machines that are not equally fast."""
 
+from typing import TYPE_CHECKING, Any
+
 from paceline.sync.models.asp import ASP
 from paceline.sync.models.bsp import BSP
 from paceline.sync.models.drop import DropStragglers
@@ -11,4 +13,29 @@ from paceline.sync.models.psp import PSP
 from paceline.sync.models.pssp import PSSP
 from paceline.sync.models.ssp import SSP
 
-__all__ = ["ASP", "BSP", "DSPS", "DSSP", "PSP", "PSSP", "SSP", "DropStragglers", "ESync", "ElasticBSP"]
+if TYPE_CHECKING:
+    from paceline.training import Optimizer, shard
+
+__all__ = [
+    "ASP",
+    "BSP",
+    "DSPS",
+    "DSSP",
+    "PSP",
+    "PSSP",
+    "SSP",
+    "DropStragglers",
+    "ESync",
+    "ElasticBSP",
+    "Optimizer",
+    "shard",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is imported when it is asked for: a command that only shows its help should not wait for it."""
+    if name in ("Optimizer", "shard"):
+        from paceline import training
+
+        return getattr(training, name)
+    raise AttributeError(f"module 'paceline' has no attribute {name!r}")

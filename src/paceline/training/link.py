@@ -1,0 +1,192 @@
+"""Between a user's parameters and the worker: gradients go out, parameters come in, with as few copies as there can be.
+
+Parameters that the wire can write to (on the CPU, contiguous, of the type that the servers keep) are moved into the
+worker's own memory, where new values land. All others are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from paceline import params
+from paceline.nodes import Worker
+from paceline.params import OptimizerError, Space, optimizer_from
+from paceline.params.optimizer import LOCAL
+from paceline.training.session import Session
+
+TORCHS_OWN = torch.optim.Optimizer
+
+
+class Link:
+    """The parameters of one optimizer that are trained, and the worker that moves them."""
+
+    def __init__(self, session: Session, optimizer: TORCHS_OWN) -> None:
+        named = _named(optimizer)
+        trained = {name: p for name, p in named.items() if p.requires_grad}
+        if not trained:
+            raise OptimizerError("none of the parameters is to be trained; requires_grad is False for all of them")
+        self._session = session
+        self._optimizer = optimizer
+        self._names = list(trained)
+        self._parameters = list(trained.values())
+        self._frozen = {name: p for name, p in named.items() if not p.requires_grad}
+        self._settings = _settings(optimizer)
+        self._rates = _rates(optimizer)
+        dtype = torch.float64 if all(p.dtype == torch.float64 for p in self._parameters) else torch.float32
+        space = Space({name: tuple(p.shape) for name, p in trained.items()})
+        first = {name: p.detach().to("cpu", dtype) for name, p in trained.items()}
+        self.worker: Worker = session.join(space, dtype, _described(optimizer, named), first)
+        places = [slice(tensor.start, tensor.stop) for tensor in space.tensors]
+        self._gradients = _views(self.worker.gradients, places, self._parameters)
+        self._values = _views(self.worker.parameters, places, self._parameters)
+        self._of_shard = _of_shard(self.worker, places)
+        self._copied = [n for n, p in enumerate(self._parameters) if not _can_move(p, dtype)]
+        for n, p in enumerate(self._parameters):
+            if n not in self._copied:
+                p.data = self._values[n]
+        self._written: set[int] = set()  # the parameters whose gradient of this iteration is in place
+        self._pushed: set[int] = set()  # the shards that have theirs
+        self._take()
+        self._since = monotonic()
+
+    def step(self) -> None:
+        """Push what is not out yet, and wait for the parameters to go on from."""
+        self._check()
+        since = self._since
+        self._session.slow_down(monotonic() - since)
+        self._write([n for n in range(len(self._parameters)) if n not in self._written])
+        begun = monotonic()
+        if self._pushed:
+            self._push(shard for shard in range(len(self._of_shard)) if shard not in self._pushed)
+            self.worker.clock()
+        else:
+            self.worker.step()
+        self._written.clear()
+        self._pushed.clear()
+        self._take()
+        self._since = monotonic()
+        self._session.went_on(begun - since, self._since - begun)
+
+    def watch(self, wanted: Callable[[], bool]) -> None:
+        """From now on push each shard as soon as backward has all its gradients, where that is wanted."""
+        for n, p in enumerate(self._parameters):
+            p.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                partial(self._accumulated, n, wanted)
+            )
+
+    def _accumulated(self, n: int, wanted: Callable[[], bool], _: Tensor) -> None:
+        if not wanted():
+            return
+        if n in self._written:
+            raise OptimizerError(
+                f"the gradient of parameter {self._names[n]!r} is on its way to the servers already; with overlap, "
+                "all backward passes of a step but the last belong into opt.no_sync()"
+            )
+        self._write([n])
+        self._push(
+            shard
+            for shard, own in enumerate(self._of_shard)
+            if n in own and own <= self._written and shard not in self._pushed
+        )
+
+    def _push(self, shards: Iterable[int]) -> None:
+        chosen = list(shards)
+        if chosen:
+            self._pushed.update(chosen)
+            self.worker.push(shards=chosen, answer=False)
+
+    def _write(self, chosen: Sequence[int]) -> None:
+        """Put gradients where they are sent from. A parameter that took no part has one of zeros."""
+        if not self._written:
+            self.worker.writable()
+            rates = _rates(self._optimizer)
+            self.worker.rates = None if rates == self._rates else rates
+        targets, sources = [], []
+        for n in chosen:
+            gradient = self._parameters[n].grad
+            if gradient is None:
+                self._gradients[n].zero_()
+            else:
+                targets.append(self._gradients[n])
+                sources.append(gradient.to_dense() if gradient.is_sparse else gradient)
+        if targets:
+            torch._foreach_copy_(targets, sources)
+        self._written.update(chosen)
+
+    def _take(self) -> None:
+        """The parameters have come."""
+        if self._copied:
+            with torch.no_grad():
+                targets, sources = ([row[n] for n in self._copied] for row in (self._parameters, self._values))
+                torch._foreach_copy_(targets, sources)
+        torch.autograd.graph.increment_version(self._parameters)
+
+    def _check(self) -> None:
+        """What cannot follow a change in mid-run must not change."""
+        for name, p in self._frozen.items():
+            if p.grad is not None:
+                raise OptimizerError(
+                    f"parameter {name!r} has a gradient, but was frozen when the run began, so no server has it; "
+                    "set requires_grad before the optimizer is wrapped"
+                )
+        settings = _settings(self._optimizer)
+        if settings != self._settings:
+            before, now = next((a, b) for a, b in zip(self._settings, settings, strict=True) if a != b)
+            changed = {key: now.get(key) for key in before if before[key] != now.get(key)}
+            raise OptimizerError(
+                f"{changed} of the optimizer changed during the run; only lr can "
+                "(OneCycleLR and CyclicLR need cycle_momentum=False)"
+            )
+
+
+def _named(optimizer: TORCHS_OWN) -> dict[str, Tensor]:
+    """All parameters by name: the user's own names if the optimizer has them, else group and place in it."""
+    named: dict[str, Tensor] = {}
+    for number, group in enumerate(optimizer.param_groups):
+        names = group.get("param_names") or [f"{number}.{n}" for n in range(len(group["params"]))]
+        named.update(zip(names, group["params"], strict=True))
+    return named
+
+
+def _described(optimizer: TORCHS_OWN, named: dict[str, Tensor]) -> params.Optimizer:
+    """The optimizer as it travels, without what is frozen."""
+    described = optimizer_from(optimizer, {id(p): name for name, p in named.items()})
+    groups = (
+        replace(group, tensors=tuple(name for name in group.tensors if named[name].requires_grad))
+        for group in described.groups
+    )
+    return replace(described, groups=tuple(groups))
+
+
+def _rates(optimizer: TORCHS_OWN) -> tuple[float, ...] | None:
+    if not all("lr" in group for group in optimizer.param_groups):
+        return None
+    return tuple(float(group["lr"]) for group in optimizer.param_groups)
+
+
+def _settings(optimizer: TORCHS_OWN) -> list[dict[str, Any]]:
+    known = [key for key in optimizer.defaults if key not in LOCAL and key != "lr"]
+    return [{key: group[key] for key in known} for group in optimizer.param_groups]
+
+
+def _views(flat: Tensor, places: Sequence[slice], like: Sequence[Tensor]) -> list[Tensor]:
+    return [flat[place].view(p.shape) for place, p in zip(places, like, strict=True)]
+
+
+def _of_shard(worker: Worker, places: Sequence[slice]) -> list[set[int]]:
+    """Which parameters each shard has a part of."""
+    return [
+        {n for n, place in enumerate(places) if place.start < shard.stop and shard.start < place.stop}
+        for shard in worker.places
+    ]
+
+
+def _can_move(p: Tensor, dtype: torch.dtype) -> bool:
+    return p.device.type == "cpu" and p.dtype == dtype and p.is_contiguous()

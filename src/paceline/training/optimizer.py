@@ -1,0 +1,108 @@
+"""The one line that a training script changes: `opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), ...))`.
+
+It is a `torch.optim.Optimizer` with the groups and the settings of the one that it wraps. Alone, without a launcher,
+its `step` is that one's. In a run, `step` pushes the gradients to the servers, which do the same arithmetic, and goes
+on when the synchronization model in force lets it, with the parameters as they are then.
+
+What stays with each worker: buffers, such as the running statistics of batch norm. They are not parameters, no gradient
+changes them, and every worker keeps its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from paceline.params import OptimizerError
+from paceline.training.link import Link
+from paceline.training.session import Session, session
+
+
+class Optimizer(torch.optim.Optimizer):
+    """`overlap` pushes each slice as soon as backward has its gradients. It is off unless asked for, because that is
+    before anybody could clip them, and at every backward that is not within `no_sync()`.
+
+    In a run, connecting takes place here, as it does in DDP: the parameters of worker 0 become everyone's.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, *, overlap: bool = False, place: Session | None = None
+    ) -> None:
+        if isinstance(optimizer, Optimizer):
+            raise OptimizerError("this is a paceline.Optimizer already; wrap one of torch.optim")
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        self._inner = optimizer
+        self._share()
+        self._session = place or session()
+        self._overlap = overlap
+        self._sync = True
+        self._link: Link | None = None
+        if self._session is not None:
+            self._link = Link(self._session, self._inner)
+            if overlap:
+                self._link.watch(lambda: self._sync)
+
+    @property
+    def alone(self) -> bool:
+        """Is there no run that this takes part in?"""
+        return self._link is None
+
+    @property
+    def rank(self) -> int:
+        """Which worker this is; 0 if it is alone."""
+        return 0 if self._session is None else self._session.rank
+
+    @property
+    def world_size(self) -> int:
+        return 1 if self._session is None else self._session.world_size
+
+    @property
+    def iteration(self) -> int:
+        """The iteration under way, in a run."""
+        return 0 if self._link is None else self._link.worker.iteration
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Push the gradients and go on with the parameters that come back."""
+        if self._link is None:
+            return self._inner.step() if closure is None else self._inner.step(closure)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._link.step()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._inner.zero_grad(set_to_none)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """With `overlap`: backward passes in here only accumulate; the first one after it pushes."""
+        self._sync, before = False, self._sync
+        try:
+            yield
+        finally:
+            self._sync = before
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if not hasattr(self, "_inner"):  # the base class sets the groups up
+            super().add_param_group(param_group)
+        elif self._link is not None:
+            raise OptimizerError("the parameters of a run are fixed; add groups before wrapping the optimizer")
+        else:
+            self._inner.add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Groups and settings; in a run, what the optimizer remembers of each parameter is with the servers."""
+        return self._inner.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._inner.load_state_dict(state_dict)
+        self._share()
+
+    def _share(self) -> None:
+        self.param_groups = self._inner.param_groups
+        self.state = self._inner.state

@@ -1,0 +1,125 @@
+"""This process's place in a run. One process is one worker, so there is one of these at most.
+
+A launcher of ours sets it; otherwise it is found in the environment when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable, Mapping
+from time import monotonic, sleep
+
+import torch
+from msgspec import Struct
+from torch import Tensor
+
+from paceline.launch.environment import Place, resolve
+from paceline.launch.node import LIMITS
+from paceline.launch.run_file import RunFile
+from paceline.nodes import Worker, WrongRequest
+from paceline.params import Optimizer, Space
+from paceline.slowness import Delays
+from paceline.wire import SocketNetwork
+
+EVERY = 0.2  # seconds between two reports
+
+
+class Progress(Struct, frozen=True):
+    """How far a worker is, and what it spent its time on so far, in seconds."""
+
+    iteration: int
+    steps: int
+    computing: float
+    waiting: float
+    samples: int | None = None
+    held_for: dict[int, int] = {}  # by worker: how often a pull was held for it
+
+
+class Session:
+    """`report` is told of progress now and then."""
+
+    def __init__(self, place: Place, run: RunFile, report: Callable[[Progress], None] | None = None) -> None:
+        self.rank = place.rank
+        self.world_size = place.world_size
+        self.batch_size: int | None = None  # of the loader that it trains from, once that is known
+        self._run = run
+        self._report = report
+        self._worker: Worker | None = None
+        self._delays = Delays(run.slow, "worker", place.rank, run.job.seed)
+        self._began = self._reported = monotonic()
+        self._over = False
+        self._steps = 0
+        self._computing = self._waiting = 0.0
+
+    def join(self, space: Space, dtype: torch.dtype, optimizer: Optimizer, first: Mapping[str, Tensor]) -> Worker:
+        """Take part in the run; returns when its first parameters are here."""
+        if self._worker is not None:
+            raise WrongRequest("this process takes part already; put all parameters into one optimizer, in groups")
+        network = SocketNetwork(wire=self._run.wire, token=self._run.token, limits=LIMITS)
+        shapes = {tensor.name: tensor.shape for tensor in space.tensors}
+        self._worker = Worker(self._run.job, network, shapes, number=self.rank, dtype=dtype, optimizer=optimizer)
+        self._worker.start(self._run.coordinator, first)
+        self._began = monotonic()
+        return self._worker
+
+    @property
+    def joined(self) -> bool:
+        """Has it taken part?"""
+        return self._worker is not None
+
+    def slow_down(self, computed: float) -> None:
+        """Where slowness was asked for: wait as if the step had taken longer to compute."""
+        now = monotonic()
+        more = self._delays.after(computed, now - self._began)
+        if more > 0:
+            sleep(more)
+
+    def went_on(self, computed: float, waited: float) -> None:
+        """A step is over; so many seconds each."""
+        self._steps += 1
+        self._computing += computed
+        self._waiting += waited
+        now = monotonic()
+        if self._report is not None and now - self._reported >= EVERY:
+            self._reported = now
+            self._report(self.progress())
+
+    def progress(self) -> Progress:
+        iteration = 0 if self._worker is None else self._worker.iteration
+        samples = None if self.batch_size is None else self.batch_size * self._steps
+        held_for = {} if self._worker is None else dict(self._worker.held_for)
+        return Progress(iteration, self._steps, self._computing, self._waiting, samples, held_for)
+
+    def leave(self, *, well: bool = True) -> None:
+        """The script is over. If it did not end well, the others see this worker die."""
+        if self._worker is None or self._over:
+            return
+        self._over = True
+        if self._report is not None:
+            self._report(self.progress())
+        self._worker.close(well=well)
+
+
+_current: Session | None = None
+
+
+def session() -> Session | None:
+    """This process's place, from the environment if nobody has set it. None: it trains alone."""
+    global _current
+    if _current is None:
+        place = resolve(os.environ)
+        if place is not None:
+            _current = Session(place, RunFile.read(place.run))
+            atexit.register(_leave_at_exit, _current)
+    return _current
+
+
+def set_session(current: Session | None) -> None:
+    global _current
+    _current = current
+
+
+def _leave_at_exit(current: Session) -> None:
+    current.leave(well=not hasattr(sys, "last_value"))

@@ -1,0 +1,38 @@
+"""Every synchronization model trains a real network on real data, with real and uneven workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.launch.run import ScriptRun, Wrote
+from paceline.nodes import Job
+from paceline.slowness import parse
+from paceline.sync import MODELS
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
+LATER = {"psp", "esync"}  # their side of the worker is still to come
+SYNC = {
+    "asp": "asp",
+    "bsp": "bsp",
+    "drop": "drop(n_t=3)",
+    "dsps": "dsps(s_min=1, s_max=8)",
+    "dssp": "dssp(s_low=2, s_high=8)",
+    "elastic_bsp": "elastic_bsp(R=15)",
+    "pssp": "pssp(s=3, c=0.5)",
+    "ssp": "ssp(s=3)",
+}
+
+
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - LATER))
+def test_digits_are_learnt(name: str, tmp_path: Path) -> None:
+    job = Job(workers=4, servers=2, sync=SYNC[name])
+    slow = [parse("worker 3: 3x"), parse("worker 2: 10% +30ms")]
+    with ScriptRun(job, DIGITS, ["--epochs", "15"], tmp_path, slow=slow) as run:
+        lines = [update.line for update in run.updates() if isinstance(update, Wrote)]
+    assert run.error is None, run.error
+    accuracies = [float(line.split()[2]) for line in lines if line.startswith("test accuracy")]
+    assert len(accuracies) == 4
+    assert accuracies[-1] > 0.95  # of the last to end, which has everyone's updates
+    assert run.summary().iterations > 0
