@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -18,8 +19,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paceline.launch.cores import Cores, assign
 from paceline.launch.node import Line, Listening, Result, Said, Seat, Wire, main
+from paceline.launch.run_file import RunFile
 from paceline.nodes import Job, NodeError, PeerLost, StartFailed, WaitedTooLong, error_of
+from paceline.slowness import Slowness
 from paceline.wire import Address
 
 
@@ -33,12 +37,16 @@ class Ended(Struct, frozen=True):
     log: str = ""
 
 
-class _Process:
-    """A node's process, and a thread that listens to what it says."""
+News = SimpleQueue[tuple[str, Line | None]]  # who has said what; None: it has ended
 
-    def __init__(self, name: str, seat: Seat, folder: Path) -> None:
+
+class _Process:
+    """A node's process, and a thread that listens to what it says: for `next`, or for `news` if there is such."""
+
+    def __init__(self, name: str, seat: Seat, folder: Path, news: News | None) -> None:
         self.name = name
-        self._log = folder / f"{name.replace(' ', '-')}.log"
+        self._news = news
+        self._log = log_file(folder, name)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["paceline.launch.node"])
         self._says, says = context.Pipe(duplex=False)
@@ -84,9 +92,14 @@ class _Process:
                 line = msgspec.json.decode(self._says.recv_bytes(), type=Line)
                 if isinstance(line, Result):
                     self._result = line
-                else:
-                    self._said.put(line)
-        self._said.put(None)
+                self._tell(line)
+        self._tell(None)
+
+    def _tell(self, line: Line | None) -> None:
+        if self._news is not None and not isinstance(line, Listening):
+            self._news.put((self.name, line))
+        elif not isinstance(line, Result):
+            self._said.put(line)
 
 
 class LocalCluster:
@@ -94,6 +107,9 @@ class LocalCluster:
 
     with LocalCluster(job, "my_package.my_module:train") as cluster:
         ended = cluster.wait(timeout=60)
+
+    Without a program no worker is started; others may join. `folder` is where logs and the file about the run go, and
+    stay; else they are gone when the run is. What nodes say goes to `news` if that is given.
     """
 
     def __init__(
@@ -104,19 +120,27 @@ class LocalCluster:
         *,
         wire: Wire = "auto",
         traces: Path | None = None,
-        threads: int = 1,
+        folder: Path | None = None,
+        slow: Sequence[Slowness] = (),
+        cores: Cores | None = None,
+        news: News | None = None,
     ) -> None:
         self.job = job
-        self._seat = Seat(
-            role="worker", job=job, program=program, arguments=arguments or {}, wire=wire, threads=threads
-        )
+        self._wire: Wire = wire
+        self._slow = tuple(slow)
+        self._news = news
+        self._cores = cores or assign((), job.workers, job.servers)
+        self._seat = Seat(role="worker", job=job, program=program, arguments=arguments or {}, wire=wire)
         self._traces = traces
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = folder
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._processes: dict[str, _Process] = {}
         self._address: Address | None = None
 
     def __enter__(self) -> LocalCluster:
-        self._folder = tempfile.TemporaryDirectory(prefix="paceline-")
+        if self._folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="paceline-")
+            self._folder = Path(self._temporary.name)
         try:
             self._start()
         except BaseException:
@@ -141,7 +165,8 @@ class LocalCluster:
 
     def start_worker(self, number: int, name: str | None = None, arguments: dict[str, Any] | None = None) -> None:
         """Start a worker, at the beginning or later on, for its program with the same or other arguments."""
-        seat = replace(self._seat, number=number, coordinator=self._address)
+        cores, threads = self._cores.workers[number % self.job.workers], self._cores.threads
+        seat = replace(self._seat, number=number, coordinator=self._address, cores=cores, threads=threads)
         if arguments is not None:
             seat = replace(seat, arguments=arguments)
         self._start_process(name or f"worker {number}", seat)
@@ -162,12 +187,12 @@ class LocalCluster:
         for process in self._processes.values():
             process.leash.close()
 
-    def wait(self, timeout: float) -> dict[str, Ended]:
+    def wait(self, timeout: float | None) -> dict[str, Ended]:
         """Until every process has ended. What is left after the timeout is killed, and named in an error."""
-        deadline = monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         late = []
         for name, process in self._processes.items():
-            process.process.join(max(0.0, deadline - monotonic()))
+            process.process.join(None if deadline is None else max(0.0, deadline - monotonic()))
             if process.process.is_alive():
                 late.append(name)
         if late:
@@ -182,8 +207,8 @@ class LocalCluster:
             process.process.kill()
         for process in self._processes.values():
             process.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def _start(self) -> None:
         coordinator = self._start_process("coordinator", replace(self._seat, role="coordinator"))
@@ -191,14 +216,22 @@ class LocalCluster:
         if not isinstance(first, Listening):
             raise StartFailed(f"the coordinator did not start: {coordinator.log()}")
         self._address = first.address
+        assert self._folder is not None
+        RunFile(job=self.job, coordinator=self._address, wire=self._wire, slow=self._slow).write(self._folder)
         for number in range(self.job.servers):
             trace = None if self._traces is None else str(self._traces / f"server-{number}.trace")
             seat = replace(self._seat, role="server", number=number, coordinator=self._address, trace=trace)
+            seat = replace(seat, slow=self._slow, cores=self._cores.servers[number])
             self._start_process(f"server {number}", seat)
-        for number in range(self.job.workers):
+        for number in range(self.job.workers if self._seat.program else 0):
             self.start_worker(number)
 
     def _start_process(self, name: str, seat: Seat) -> _Process:
         assert self._folder is not None
-        process = self._processes[name] = _Process(name, seat, Path(self._folder.name))
+        process = self._processes[name] = _Process(name, seat, self._folder, self._news)
         return process
+
+
+def log_file(folder: Path, name: str) -> Path:
+    """Where the output of a node goes."""
+    return folder / f"{name.replace(' ', '-')}.log"

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +25,7 @@ import torch
 from msgspec import Struct
 
 from paceline.nodes import Coordinator, Job, NodeError, PeerLost, Server, Worker
+from paceline.slowness import Delays, Slowness
 from paceline.wire import Address, Limits, SocketNetwork, WireError
 
 LIMITS = Limits(payload=1 << 40)  # slices are as large as the model makes them; nodes check sizes against its own
@@ -66,6 +68,8 @@ class Seat(Struct, frozen=True, kw_only=True):
     program: str = ""  # of a worker: "module:function", called with its post
     arguments: dict[str, Any] = {}
     threads: int = 1
+    cores: tuple[int, ...] = ()  # that it may use; none: all
+    slow: tuple[Slowness, ...] = ()  # of a server: how it is slowed down on purpose
 
 
 class Post:
@@ -100,6 +104,8 @@ class Post:
     def run(self) -> Any:
         """Be that node until the run is over."""
         torch.set_num_threads(self.seat.threads)
+        if self.seat.cores:
+            os.sched_setaffinity(0, self.seat.cores)
         match self.seat.role:
             case "coordinator":
                 return self._coordinate()
@@ -125,7 +131,9 @@ class Post:
 
     def _serve(self) -> None:
         trace = None if self.seat.trace is None else Path(self.seat.trace)
-        server = Server(self.job, self.number, self._network, trace=trace)
+        delays = Delays(self.seat.slow, "server", self.number, self.job.seed)
+        late = partial(delays.after, 0.0) if delays else None
+        server = Server(self.job, self.number, self._network, trace=trace, late=late)
         try:
             server.run(self.coordinator)
         finally:
@@ -133,7 +141,8 @@ class Post:
 
 
 def main(seat: bytes, says: Connection, leash: Connection, log: str) -> None:
-    """What the process runs. Output goes to the log."""
+    """What the process runs, in a session of its own: Ctrl-C is for whoever started the run. Output goes to the log."""
+    os.setsid()
     with open(log, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

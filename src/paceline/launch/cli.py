@@ -1,0 +1,209 @@
+"""The verbs that start runs and change them. What they need is imported when they are called: torch takes its time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from msgspec.structs import replace
+
+from paceline.observe.terminal import complain, console_for_figures, print_json, stop
+from paceline.sync import ModelError, parse
+
+if TYPE_CHECKING:
+    from paceline.launch.run import ScriptRun, Summary
+    from paceline.nodes import Job
+    from paceline.slowness import Slowness
+
+MOST_WORKERS = 256  # processes on one machine
+SERVE_WITHIN = 3600.0  # seconds for workers to come that somebody else starts
+
+Workers = Annotated[int, typer.Option(help=f"How many workers, 1 to {MOST_WORKERS}.")]
+Servers = Annotated[int, typer.Option(help="How many servers the parameters are spread over.")]
+Expression = Annotated[str, typer.Option(metavar="EXPR", help="The synchronization model; see paceline models.")]
+Folder = Annotated[str | None, typer.Option(help="Where logs, traces and the file about the run go.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Sum in order of the workers: bsp then repeats bit by bit.")
+]
+Seed = Annotated[int, typer.Option(help="For probabilistic models and random slowness.")]
+
+
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script with a paceline.Optimizer.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="For the script.")] = None,
+    workers: Workers = 2,
+    servers: Servers = 1,
+    sync: Expression = "bsp",
+    slow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Slow a node down, such as 'worker 3: 5x'; give it again for more."),
+    ] = None,
+    folder: Folder = None,
+    seed: Seed = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of each worker; without it, its share of the cores.")
+    ] = None,
+    deterministic: Deterministic = False,
+    wire: Annotated[
+        Literal["auto", "tcp", "shared-memory"], typer.Option(help="How nodes talk to each other.")
+    ] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not show what the workers print.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary alone, as one JSON document.")] = False,
+) -> None:
+    """Train with a script on this machine: coordinator, servers and workers are started, shown and ended together.
+
+    Everything behind SCRIPT is for the script. Exit code 1 if the run did not end well.
+    """
+    from paceline.launch.cores import assign
+    from paceline.launch.run import ScriptRun
+    from paceline.nodes import NodeError
+
+    job = _job(workers, servers, sync, seed, deterministic=deterministic)
+    slownesses = _slow(slow or [], workers, servers)
+    where = _folder(folder, script.stem)
+    cores = assign(sorted(os.sched_getaffinity(0)), workers, servers)
+    if threads is not None:
+        cores = replace(cores, threads=threads)
+    try:
+        started = ScriptRun(job, script, arguments or [], where, slow=slownesses, wire=wire, cores=cores)
+        summary = _watch(started, quiet=quiet or as_json)
+    except NodeError as error:
+        stop(str(error))
+    if as_json:
+        print_json(summary)
+    else:
+        _print(summary)
+    if summary.error is not None:
+        if not as_json:
+            typer.echo(summary.error, err=True)
+            complain(f"the run has failed; logs are in {where}")
+        raise typer.Exit(1)
+
+
+def serve(
+    workers: Workers,
+    servers: Servers = 1,
+    sync: Expression = "bsp",
+    folder: Folder = None,
+    seed: Seed = 0,
+    deterministic: Deterministic = False,
+) -> None:
+    """Start coordinator and servers alone, for workers that something else starts, such as torchrun.
+
+    The workers find the run by PACELINE_RUN, the folder that this prints. It ends when all of them are done.
+    """
+    from paceline.launch.local import LocalCluster
+    from paceline.nodes import NodeError
+
+    job = replace(_job(workers, servers, sync, seed, deterministic=deterministic), start_within=SERVE_WITHIN)
+    where = _folder(folder, "serve")
+    where.mkdir(parents=True, exist_ok=True)
+    try:
+        with LocalCluster(job, "", folder=where, traces=where) as cluster:
+            typer.echo(f"PACELINE_RUN={where.resolve()}")
+            errors = [one.error for one in cluster.wait(None).values() if one.error is not None]
+    except NodeError as error:
+        stop(str(error))
+    if errors:
+        complain(str(errors[0]))
+        raise typer.Exit(1)
+
+
+def sync(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that is under way.")],
+    expression: Annotated[str, typer.Argument(metavar="EXPR", help="The model to put in force.")],
+    shard: Annotated[int | None, typer.Option(metavar="K", help="On this shard only.")] = None,
+) -> None:
+    """Change the synchronization model of a run that is under way, on all shards or on one."""
+    from paceline.launch.run_file import RunFile
+    from paceline.nodes import NodeError
+    from paceline.nodes.operator import change
+    from paceline.wire import SocketNetwork, WireError
+
+    _parse(expression)
+    try:
+        there = RunFile.read(run)
+        change(there.job, SocketNetwork(wire=there.wire, token=there.token), there.coordinator, expression, shard)
+    except (NodeError, WireError) as error:
+        stop(f"{run}: {error}")
+    typer.echo(f"{expression} is in force{'' if shard is None else f' on shard {shard}'}")
+
+
+def _watch(started: ScriptRun, *, quiet: bool) -> Summary:
+    """Show it until it is over; with Ctrl-C it is over at once."""
+    from paceline.launch.run import Reported
+    from paceline.observe.progress import ProgressView
+
+    console = console_for_figures()
+    console.quiet = quiet
+    try:
+        with started, ProgressView(console, started.job.workers, started.job.sync) as view:
+            for update in started.updates():
+                if isinstance(update, Reported):
+                    view.report(update.worker, update.progress)
+                else:
+                    view.wrote(update.worker, update.line)
+    except KeyboardInterrupt:
+        complain(f"interrupted; logs are in {started.folder}")
+        raise typer.Exit(130) from None
+    return started.summary()
+
+
+def _print(summary: Summary) -> None:
+    from rich.table import Table
+
+    from paceline.observe.progress import mostly
+
+    console = console_for_figures()
+    table = Table(title=f"{summary.sync}: {summary.seconds:.1f} s, {summary.iterations_per_s:.1f} iterations/s")
+    for column in ("worker", "iterations", "computing", "waiting", "share", "mostly for"):
+        table.add_column(column, justify="right")
+    for worker in summary.workers:
+        times = f"{worker.computing_s:.1f} s", f"{worker.waiting_s:.1f} s", f"{worker.waiting:.0%}"
+        table.add_row(str(worker.worker), f"{worker.iterations:,}", *times, mostly(worker.held_for))
+    console.print(table)
+    for name in summary.lost:
+        console.print(f"{name} was lost; the others went on")
+    console.print(f"logs and traces: {summary.folder}")
+
+
+def _job(workers: int, servers: int, sync: str, seed: int, *, deterministic: bool) -> Job:
+    from paceline.nodes import Job, NodeError
+
+    if not 1 <= workers <= MOST_WORKERS:
+        stop(f"--workers {workers} cannot be started here; give a number from 1 to {MOST_WORKERS}")
+    _parse(sync)
+    try:
+        return Job(workers=workers, servers=servers, sync=sync, seed=seed, deterministic=deterministic)
+    except NodeError as error:
+        stop(str(error))
+
+
+def _parse(expression: str) -> Any:
+    try:
+        return parse(expression)
+    except ModelError as error:
+        stop(f"{error}. See paceline models")
+
+
+def _slow(texts: Sequence[str], workers: int, servers: int) -> tuple[Slowness, ...]:
+    from paceline.slowness import SlownessError, check
+    from paceline.slowness import parse as parse_slowness
+
+    try:
+        slownesses = tuple(parse_slowness(text) for text in texts)
+        check(slownesses, workers, servers)
+    except SlownessError as error:
+        stop(f"--slow {error}")
+    return slownesses
+
+
+def _folder(given: str | None, name: str) -> Path:
+    """Where the run is kept: a new folder, named after the time and the script, unless one was given."""
+    if given is not None:
+        return Path(given)
+    return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
