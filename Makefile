@@ -20,7 +20,7 @@ $(RIVALS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $@
 
-demo: $(READY)  ## the same uneven workers under several models: where each waits, and for whom
+demo: $(READY)  ## digits learnt by uneven workers, under plain BSP and under other models
 	$(BIN)/paceline demo
 
 test: lint  ## lint and all tests

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points, version
 import pytest
 from typer.testing import CliRunner, Result
 
-from paceline.cli import DEMO, app, main
+from paceline.cli import SHOWN, app, main
 from paceline.sync import MODELS
 
 SMALL = ("--paces", "1,1,3", "--seconds", "9", "--jitter", "0")
@@ -42,21 +42,21 @@ def process(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_demo_shows_every_model_and_who_is_waited_for() -> None:
-    text = fine("demo")
+    text = fine("simulate")
     titles = [line.split(":")[0] for line in text.splitlines()]
-    for model in DEMO:
+    for model in SHOWN:
         assert model.replace("(R=15)", "") in titles
     assert "·3·" in text
     assert max(map(len, text.splitlines())) == 100
 
 
 def test_demo_fits_the_columns() -> None:
-    assert max(map(len, fine("demo", columns=80).splitlines())) <= 80
-    assert max(map(len, fine("demo", columns=120).splitlines())) == 120
+    assert max(map(len, fine("simulate", columns=80).splitlines())) <= 80
+    assert max(map(len, fine("simulate", columns=120).splitlines())) == 120
 
 
 def test_demo_takes_the_user_s_workers_and_models() -> None:
-    text = fine("demo", *SMALL, "--sync", "asp", "--sync", "bsp")
+    text = fine("simulate", *SMALL, "--sync", "asp", "--sync", "bsp")
     assert text.index("asp: ") < text.index("bsp: ")
     assert "worker 2 (3s)" in text
     assert "worker 3" not in text
@@ -65,13 +65,13 @@ def test_demo_takes_the_user_s_workers_and_models() -> None:
 
 
 def test_demo_compares_with_bsp_even_if_it_is_not_shown() -> None:
-    text = fine("demo", *SMALL, "--sync", "asp")
+    text = fine("simulate", *SMALL, "--sync", "asp")
     assert "2.33x bsp" in text
     assert "bsp: " not in text.replace("vs bsp: ", "")
 
 
 def test_demo_as_json_has_all_figures_and_spans() -> None:
-    document = json.loads(fine("demo", *SMALL, "--sync", "bsp", "--sync", "drop(n_t=2)", "--shards", "2", "--json"))
+    document = json.loads(fine("simulate", *SMALL, "--sync", "bsp", "--sync", "drop(n_t=2)", "--shards", "2", "--json"))
     assert (document["paces"], document["seconds"], document["shards"]) == ([1, 1, 3], 9, 2)
     bsp, drop = document["models"]
     assert (bsp["model"], bsp["iterations"], bsp["vs_bsp"], bsp["held_pulls"]) == ("bsp", 9, 1.0, 12)
@@ -82,17 +82,17 @@ def test_demo_as_json_has_all_figures_and_spans() -> None:
 
 
 def test_demo_depends_on_the_seed_alone() -> None:
-    assert fine("demo", "--json", "--seed", "1") == fine("demo", "--json", "--seed", "1")
-    assert fine("demo", "--json", "--seed", "1") != fine("demo", "--json", "--seed", "2")
+    assert fine("simulate", "--json", "--seed", "1") == fine("simulate", "--json", "--seed", "1")
+    assert fine("simulate", "--json", "--seed", "1") != fine("simulate", "--json", "--seed", "2")
 
 
 def test_demo_has_an_answer_where_bsp_has_done_nothing_yet() -> None:
-    assert json.loads(fine("demo", "--seconds", "0.5", "--sync", "asp", "--json"))["models"][0]["vs_bsp"] is None
-    assert "0 iterations · - bsp" in fine("demo", "--seconds", "0.5", "--sync", "asp")
+    assert json.loads(fine("simulate", "--seconds", "0.5", "--sync", "asp", "--json"))["models"][0]["vs_bsp"] is None
+    assert "0 iterations · - bsp" in fine("simulate", "--seconds", "0.5", "--sync", "asp")
 
 
 def test_a_model_of_the_user_s_own_that_breaks_an_invariant_is_told_with_its_story() -> None:
-    result = call("demo", "--sync", "tests.sim.test_timeline:Boundless(s=1)")
+    result = call("simulate", "--sync", "tests.sim.test_timeline:Boundless(s=1)")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("ssp_bounds_the_gap: ")
     assert "Pulled(" in result.stderr
@@ -143,10 +143,10 @@ def test_models_explains_a_bare_name() -> None:
 
 
 def test_version_and_help_have_what_people_look_for() -> None:
-    assert fine("--version") == fine("--version", "demo") == f"paceline {version('paceline')}\n"
-    assert "demo" in fine()
+    assert fine("--version") == fine("--version", "simulate") == f"paceline {version('paceline')}\n"
+    assert "simulate" in fine()
     assert fine() == fine("--help")
-    for verb in ("demo", "models", "replay"):
+    for verb in ("simulate", "models", "replay", "demo", "run", "serve", "sync"):
         assert f"Example: paceline {verb}" in fine(verb, "--help")
 
 
@@ -156,23 +156,23 @@ def test_the_installed_command_is_this_one() -> None:
 
 
 ERRORS = [
-    (("demo", "--sync", "spp(s=3)"), "there is no model 'spp', did you mean 'ssp'?"),
-    (("demo", "--sync", "ssp(s=-1)"), "ssp: s=-1 is not allowed; s is a whole number from 0, or inf"),
-    (("demo", "--sync", "ssp"), "ssp needs s, a whole number from 0, or inf"),
-    (("demo", "--sync", "[bold]x[/bold]"), "'[bold]x[/bold]' is not an expression"),
-    (("demo", "--sync", "ssp(\n\x1b[31m)"), "cannot read the parameters ( ?[31m)"),
-    (("demo", "--paces", "1,fast"), "--paces '1,fast' are not seconds per iteration; give a number above 0"),
-    (("demo", "--paces", ""), "--paces '' are not seconds per iteration"),
-    (("demo", "--paces", "1,-2"), "--paces '1,-2' are not seconds per iteration"),
-    (("demo", "--paces", "1,nan"), "--paces '1,nan' are not seconds per iteration"),
-    (("demo", "--seconds", "-3"), "--seconds -3 is not a time to show; give a number above 0"),
-    (("demo", "--seconds", "inf"), "--seconds inf is not a time to show"),
-    (("demo", "--seconds", "soon"), "--seconds"),
-    (("demo", "--shards", "0"), "--shards 0 is too few; give a whole number from 1"),
-    (("demo", "--jitter", "1.5"), "jitter is 1.5; give a share from 0 to below 1"),
-    (("demo", "--latency", "-1"), "latency of -1"),
-    (("demo", "--paces", "0.000001"), "give fewer --seconds"),
-    (("demo", "--frob"), "--frob"),
+    (("simulate", "--sync", "spp(s=3)"), "there is no model 'spp', did you mean 'ssp'?"),
+    (("simulate", "--sync", "ssp(s=-1)"), "ssp: s=-1 is not allowed; s is a whole number from 0, or inf"),
+    (("simulate", "--sync", "ssp"), "ssp needs s, a whole number from 0, or inf"),
+    (("simulate", "--sync", "[bold]x[/bold]"), "'[bold]x[/bold]' is not an expression"),
+    (("simulate", "--sync", "ssp(\n\x1b[31m)"), "cannot read the parameters ( ?[31m)"),
+    (("simulate", "--paces", "1,fast"), "--paces '1,fast' are not seconds per iteration; give a number above 0"),
+    (("simulate", "--paces", ""), "--paces '' are not seconds per iteration"),
+    (("simulate", "--paces", "1,-2"), "--paces '1,-2' are not seconds per iteration"),
+    (("simulate", "--paces", "1,nan"), "--paces '1,nan' are not seconds per iteration"),
+    (("simulate", "--seconds", "-3"), "--seconds -3 is not a time to show; give a number above 0"),
+    (("simulate", "--seconds", "inf"), "--seconds inf is not a time to show"),
+    (("simulate", "--seconds", "soon"), "--seconds"),
+    (("simulate", "--shards", "0"), "--shards 0 is too few; give a whole number from 1"),
+    (("simulate", "--jitter", "1.5"), "jitter is 1.5; give a share from 0 to below 1"),
+    (("simulate", "--latency", "-1"), "latency of -1"),
+    (("simulate", "--paces", "0.000001"), "give fewer --seconds"),
+    (("simulate", "--frob"), "--frob"),
     (("frobnicate",), "frobnicate"),
     (("models", "nope"), "there is no model 'nope'"),
 ]
@@ -189,21 +189,21 @@ def test_what_is_wrong_is_told_in_one_line(arguments: tuple[str, ...], complaint
 
 
 def test_a_real_process_prints_plain_text_into_a_pipe() -> None:
-    done = process("demo")
+    done = process("simulate")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) == 100
-    assert json.loads(process("demo", "--json").stdout)["seconds"] == 24
+    assert json.loads(process("simulate", "--json").stdout)["seconds"] == 24
 
 
 def test_a_real_process_obeys_the_environment() -> None:
-    assert "\x1b[32m" in process("demo", FORCE_COLOR="1").stdout
-    assert "\x1b[32m" not in process("demo", FORCE_COLOR="1", NO_COLOR="1").stdout
-    assert process("demo", "--sync", "bsp", PYTHONUTF8="0", PYTHONIOENCODING="ascii").stdout.isascii()
+    assert "\x1b[32m" in process("simulate", FORCE_COLOR="1").stdout
+    assert "\x1b[32m" not in process("simulate", FORCE_COLOR="1", NO_COLOR="1").stdout
+    assert process("simulate", "--sync", "bsp", PYTHONUTF8="0", PYTHONIOENCODING="ascii").stdout.isascii()
 
 
 def test_a_real_process_fails_without_a_traceback() -> None:
-    done = process("demo", "--sync", "nope")
+    done = process("simulate", "--sync", "nope")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "there is no model 'nope'" in done.stderr

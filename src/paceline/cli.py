@@ -7,29 +7,31 @@ stderr, with exit code 2.
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from inspect import getdoc
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
 from paceline.bench.cli import app as bench
+from paceline.demo.cli import demo
+from paceline.launch.cli import run, serve, sync
 from paceline.observe import Compared, Difference, TraceError, draw, read, words
 from paceline.observe import replay as replay_trace
-from paceline.sim import ClusterError, Timeline, simulate
+from paceline.observe.terminal import complain, console_for_figures, print_json, stop
+from paceline.sim import ClusterError, Timeline
+from paceline.sim import simulate as simulated
 from paceline.sync import MODELS, InvariantViolated, Model, ModelError, parse, signature
 from paceline.sync.models.base import NODEFAULT, parameters, show
 from paceline.sync.models.pssp import PSSP
 
-DEMO = (
+SHOWN = (
     "bsp",
     "ssp(s=3)",
     "pssp(s=3, c=0.5, release=soft)",
@@ -40,7 +42,7 @@ DEMO = (
     "asp",
 )
 LONGER = 20  # how many times as long the long run is
-LIMIT = 500_000  # how many iterations, counted on each shard, a demo may take; some seconds
+LIMIT = 500_000  # how many iterations, counted on each shard, a simulation may take; some seconds
 UPDATES = {
     "immediate": "each gradient is applied when it comes",
     "round": "the gradients of a round are averaged and applied together",
@@ -68,7 +70,7 @@ class OneLine(TyperGroup):
                 raise
             text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
             command = error.ctx.command_path if error.ctx else "paceline"  # type: ignore[attr-defined]
-            _complain(f"{text}. See {command} --help")
+            complain(f"{text}. See {command} --help")
             sys.exit(2)
         except typer.Abort:
             code = 1
@@ -81,6 +83,13 @@ app = typer.Typer(cls=OneLine, add_completion=False, rich_markup_mode=None, pret
 
 
 app.add_typer(bench, name="bench")
+app.command(epilog="Example: paceline demo --sync bsp --sync asp")(demo)
+app.command(
+    epilog="Example: paceline run --workers 4 --sync 'ssp(s=3)' --slow 'worker 3: 5x' examples/digits.py",
+    context_settings={"allow_interspersed_args": False},  # what follows the script is its own
+)(run)
+app.command(epilog="Example: paceline serve --workers 4 --folder runs/mine")(serve)
+app.command(epilog="Example: paceline sync runs/mine 'ssp(s=3)'")(sync)
 
 
 @app.callback(invoke_without_command=True, epilog="Example: paceline demo")
@@ -96,8 +105,8 @@ def paceline(
         typer.echo(context.get_help())
 
 
-@app.command(epilog="Example: paceline demo --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")
-def demo(
+@app.command(epilog="Example: paceline simulate --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")
+def simulate(
     sync: Annotated[
         list[str] | None,
         typer.Option(metavar="EXPR", help="A model to show; give it again for more. Without it, a selection of eight."),
@@ -116,19 +125,19 @@ def demo(
 
     Nothing is trained: the synchronization core runs in virtual time, with its invariants on.
     """
-    models = [_parse(expression) for expression in sync or DEMO]
+    models = [_parse(expression) for expression in sync or SHOWN]
     workers = _paces(paces)
     _check(models, workers, seconds, shards)
 
     def ran(model: Model | str, until: float) -> Timeline:
-        return simulate(model, workers, shards=shards, until=until, seed=seed, latency=latency, jitter=jitter)
+        return simulated(model, workers, shards=shards, until=until, seed=seed, latency=latency, jitter=jitter)
 
     try:
         base, long_base = ran("bsp", seconds), ran("bsp", seconds * LONGER)
         timelines = [ran(model, seconds) for model in models]
         long = [ran(model, seconds * LONGER).against(long_base) for model in models]
     except ClusterError as error:
-        _stop(str(error))
+        stop(str(error))
     except InvariantViolated as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -139,9 +148,9 @@ def demo(
     if as_json:
         about = {"paces": workers, "seconds": seconds, "long_run_seconds": seconds * LONGER, "shards": shards}
         how = {"latency": latency, "jitter": jitter, "seed": seed}
-        _print_json({**about, **how, "models": [_run(run) for run in runs]})
+        print_json({**about, **how, "models": [_run(run) for run in runs]})
     else:
-        draw(_console(), runs, seconds * LONGER)
+        draw(console_for_figures(), runs, seconds * LONGER)
 
 
 @app.command(epilog="Example: paceline models 'pssp(s=3, c=0.5)'")
@@ -155,7 +164,7 @@ def models(
     if expression is None:
         described = [_describe(model) for model in MODELS.values()]
         if as_json:
-            _print_json(described)
+            print_json(described)
         else:
             _print_models(described)
         return
@@ -166,7 +175,7 @@ def models(
         given = _parse(expression)
         about = _describe(type(given), given)
     if as_json:
-        _print_json(about)
+        print_json(about)
     else:
         _print_model(about)
 
@@ -183,10 +192,10 @@ def replay(
     try:
         result = replay_trace(read(file))
     except TraceError as error:
-        _stop(str(error))
+        stop(str(error))
     if as_json:
         difference = _difference(result.difference) if result.difference else None
-        _print_json({**msgspec.structs.asdict(result), "same": result.same, "difference": difference})
+        print_json({**msgspec.structs.asdict(result), "same": result.same, "difference": difference})
     else:
         decided = "the same decisions" if result.same else "a different decision"
         typer.echo(f"{file}: {result.events} events on {result.shards} shards, {decided}")
@@ -207,7 +216,7 @@ def _parse(expression: str) -> Model:
     try:
         return parse(expression)
     except ModelError as error:
-        _stop(f"{error}. See paceline models")
+        stop(f"{error}. See paceline models")
 
 
 def _paces(text: str) -> list[float]:
@@ -216,18 +225,18 @@ def _paces(text: str) -> list[float]:
     except ValueError:
         paces = []
     if not paces or not all(0 < pace < math.inf for pace in paces):
-        _stop(f"--paces {text!r} are not seconds per iteration; give a number above 0 for each worker, such as 1,1.2,3")
+        stop(f"--paces {text!r} are not seconds per iteration; give a number above 0 for each worker, such as 1,1.2,3")
     return paces
 
 
 def _check(models: list[Model], paces: list[float], seconds: float, shards: int) -> None:
     if not 0 < seconds < math.inf:
-        _stop(f"--seconds {seconds:g} is not a time to show; give a number above 0")
+        stop(f"--seconds {seconds:g} is not a time to show; give a number above 0")
     if shards < 1:
-        _stop(f"--shards {shards} is too few; give a whole number from 1")
+        stop(f"--shards {shards} is too few; give a whole number from 1")
     iterations = sum(seconds / pace for pace in paces) * shards * (1 + LONGER) * (1 + len(models))
     if iterations > LIMIT:
-        _stop(
+        stop(
             f"this would take about {iterations:.2g} iterations, {LIMIT} at most are shown; "
             f"give fewer --seconds, --shards or workers, or slower --paces"
         )
@@ -242,28 +251,7 @@ def _lacks(model: type[Model]) -> bool:
     return False
 
 
-def _stop(message: str) -> NoReturn:
-    _complain(message)
-    raise typer.Exit(2)
-
-
-def _complain(message: str) -> None:
-    """One line, whatever the user's text has in it."""
-    line = " ".join(message.split())
-    typer.echo("paceline: " + "".join(c if c.isprintable() else "?" for c in line), err=True)
-
-
 # What the user gets.
-
-
-def _console() -> Console:
-    """Plain text of 100 columns where stdout is no terminal, unless COLUMNS says otherwise."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    return Console(width=width, highlight=False, markup=False, emoji=False)
-
-
-def _print_json(document: Any) -> None:
-    typer.echo(msgspec.json.encode(document).decode())
 
 
 def _run(run: Compared) -> dict[str, Any]:
@@ -315,7 +303,7 @@ def _print_models(described: list[dict[str, Any]]) -> None:
         table.add_column(title, overflow="fold")
     for about in described:
         table.add_row(Text(about["signature"], "bold"), Text(about["summary"]), Text(about["update"]))
-    console = _console()
+    console = console_for_figures()
     console.print(table)
     console.print()
     for update, said in UPDATES.items():
@@ -324,7 +312,7 @@ def _print_models(described: list[dict[str, Any]]) -> None:
 
 
 def _print_model(about: dict[str, Any]) -> None:
-    console = _console()
+    console = console_for_figures()
     console.print(Text(about.get("expression", about["signature"]), "bold"))
     console.print(Text(about.get("words", about["summary"])))
     console.print(f"update: {about['update']}, {UPDATES[about['update']]}")

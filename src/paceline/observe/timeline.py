@@ -56,11 +56,23 @@ ASCII = Glyphs("#=", ".", "-", "xX", "|", ", ")
 
 def draw(console: Console, runs: Sequence[Compared], long_seconds: float) -> None:
     """All runs, with a legend before them and a table after them."""
+    timelines = [run.timeline for run in runs]
+    on = "" if timelines[0].shards == 1 else f" on {timelines[0].shards} shards"
+    workers = f"{len(timelines[0].lanes)} workers" if len(timelines[0].lanes) > 1 else "worker"
+    pictures(console, runs, f"The same {workers}{on} for {timelines[0].seconds:g} seconds under each model.")
+    console.print(table(runs))
+    for line in closing(timelines[0].seconds, long_seconds):
+        _put(console, line)
+
+
+def pictures(console: Console, runs: Sequence[Compared], title: str) -> None:
+    """All runs, one below the other, with a legend before them."""
     glyphs = ASCII if console.options.ascii_only else FANCY
     timelines = [run.timeline for run in runs]
     labels = [f"worker {lane.worker} ({lane.pace:g}s)" for lane in timelines[0].lanes]
     layout = Layout(console.width, max(map(len, labels)), timelines)
     spans = [span for timeline in timelines for lane in timeline.lanes for span in lane.spans]
+    _put(console, Text(title, "bold"))
     for line in legend(timelines[0], spans, glyphs):
         _put(console, line)
     _put(console, axis(timelines[0].seconds, layout))
@@ -68,9 +80,6 @@ def draw(console: Console, runs: Sequence[Compared], long_seconds: float) -> Non
         for line in block(run, labels, layout, glyphs):
             _put(console, line)
         console.print()
-    console.print(table(runs))
-    for line in closing(timelines[0].seconds, long_seconds):
-        _put(console, line)
 
 
 class Layout:
@@ -152,9 +161,6 @@ def axis(seconds: float, layout: Layout) -> Text:
 def legend(timeline: Timeline, spans: Sequence[Span], glyphs: Glyphs) -> Iterator[Text]:
     """What the characters mean; those that do not occur are left out."""
     slow = max(timeline.lanes, key=lambda lane: lane.pace)
-    on = "" if timeline.shards == 1 else f" on {timeline.shards} shards"
-    workers = f"{len(timeline.lanes)} workers" if len(timeline.lanes) > 1 else "worker"
-    yield Text(f"The same {workers}{on} for {timeline.seconds:g} seconds under each model.", "bold")
     shades = "".join(shade * 3 for shade in glyphs.computing * 2)
     yield Text.assemble("  ", (shades, COMPUTING), "  computing; the shade changes with every iteration")
     example = str(slow.worker).center(12, glyphs.waiting)
