@@ -54,7 +54,7 @@ def main() -> None:
         if node.error is not None:
             raise SystemExit(f"{name}: {node.error}\n{node.log}")
         if node.value is not None:
-            print(f"{name}: {node.value['seconds']:.2f} s, mean error {node.value['error']:.4f}")  # noqa: T201
+            print(f"{name}: {node.value['seconds']:.2f} s, mean error {node.value['error']:.4f}")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,55 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from paceline.data import cifar10, fashion_mnist, text
+from tests.data.here import here
 
 ROOT = Path(__file__).parent.parent
+TINY = ["--epochs", "1", "--limit", "64", "--batch-size", "16"]
+
+
+def run(script: str, *options: str) -> list[str]:
+    """The lines that an example prints."""
+    command = [sys.executable, f"examples/{script}.py", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_the_plain_loop_fits_its_line_under_a_model_of_ones_choice() -> None:
-    command = [sys.executable, "examples/plain_loop.py", "--workers", "3", "--sync", "ssp(s=2)", "--iterations", "120"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    errors = [float(line.split()[-1]) for line in done.stdout.splitlines()]
+    lines = run("plain_loop", "--workers", "3", "--sync", "ssp(s=2)", "--iterations", "120")
+    errors = [float(line.split()[-1]) for line in lines]
     assert len(errors) == 3
-    assert max(errors) < 0.05, done.stdout
+    assert max(errors) < 0.05, lines
+
+
+def test_digits_are_learnt_and_two_runs_are_the_same() -> None:
+    lines = run("digits")
+    assert lines[-1].startswith("test accuracy ")
+    assert float(lines[-1].split()[-1]) > 0.95, lines
+    assert run("digits", "--epochs", "2")[:2] == lines[:2]
+
+
+@pytest.mark.parametrize(
+    ("script", "net", "data"),
+    [
+        pytest.param(script, net, data, id=f"{script} {net}")
+        for script, data, nets in (
+            ("fashion_mnist", fashion_mnist, ("cnn", "mlp", "alexnet")),
+            ("cifar10", cifar10, ("alexnet", "resnet18", "resnet56")),
+            ("language", text, ("",)),
+        )
+        for net in nets
+    ],
+)
+def test_the_others_run_to_their_last_line(script: str, net: str, data: ModuleType) -> None:
+    here(data)
+    lines = run(script, *(["--net", net] if net else []), *TINY)
+    assert " loss " in lines[0]
+    what, value = lines[-1].rsplit(" ", 1)
+    assert what == ("test perplexity" if script == "language" else "test accuracy")
+    assert 0 <= float(value) < 200

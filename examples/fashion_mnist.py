@@ -1,0 +1,56 @@
+"""Fashion-MNIST: which of ten kinds of clothes is on a picture of 28x28.
+
+python examples/fashion_mnist.py --net cnn --epochs 2
+"""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset
+
+import paceline
+from paceline import nets
+from paceline.data import fashion_mnist
+
+NETS = {"cnn": nets.cnn, "mlp": nets.mlp, "alexnet": lambda: nets.alexnet(channels=1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", choices=NETS, default="cnn")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=0.02)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=int, default=60_000, help="only so many examples of each set")
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
+
+    train, test = (Subset(part, range(min(len(part), options.limit))) for part in fashion_mnist.load())
+    loader = DataLoader(train, batch_size=options.batch_size, shuffle=True)
+    model = NETS[options.net]()
+    opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9))
+
+    for epoch in range(options.epochs):
+        for step, (x, y) in enumerate(paceline.shard(loader)):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            opt.step()
+            if step % 100 == 0:
+                print(f"epoch {epoch + 1}, step {step}: loss {loss.item():.4f}", flush=True)
+
+    print(f"test accuracy {accuracy(model, test):.4f}")
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, test: Dataset) -> float:
+    """The share of a set that the model has right."""
+    model.eval()
+    right = [model(x).argmax(1) == y for x, y in DataLoader(test, batch_size=500)]
+    return torch.cat(right).float().mean().item()
+
+
+if __name__ == "__main__":
+    main()
