@@ -24,8 +24,8 @@ NODE_MUTANTS = [
     NodeMutant(
         "a round is divided by one too many",
         "params/round.py",
-        "Scale.of_mean(self.summed,",
-        "Scale.of_mean(self.summed + 1,",
+        "Scale.of_mean(count, exact",
+        "Scale.of_mean(count + 1, exact",
         "tests/nodes/test_updates.py",
     ),
     NodeMutant(

@@ -164,7 +164,8 @@ IDLE = "sys.stdin.read()"
 def test_an_interrupted_benchmark_leaves_no_process(tmp_path: Path, number: int, doing: str) -> None:
     mark = uuid4().hex
     code = (
-        "import sys\n"
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a process in the background may ignore
         "from paceline.bench.rivals import GLOO\n"
         "with GLOO.start(2, 1, 0.1) as group:\n"
         "    print('up', flush=True)\n"
