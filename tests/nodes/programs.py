@@ -260,6 +260,29 @@ def counted(seat: Any) -> dict[str, Any]:
         return {"wrong": wrong, "compared": compared}
 
 
+def numbered(seat: Any) -> dict[str, Any]:
+    """Push the number of the round, with a rate of one, and compare the parameters of every pull with its version.
+
+    For the update rule `round`: a gradient that is summed into another round than its own shows.
+    """
+    size, steps = seat.arguments["size"], seat.arguments["steps"]
+    wrong = []
+    compared = 0
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(size))
+        while min(worker.versions.values()) < steps:
+            worker.writable()
+            worker.gradients.fill_(worker.iteration + 1.0)
+            worker.step()
+            for place in worker.places:
+                part, version = worker.parameters[place.start : place.stop], worker.versions[place.shard]
+                if version <= steps:
+                    compared += 1
+                    if not (part == -version * (version + 1) / 2).all():
+                        wrong.append((worker.number, place.shard, version, float(part[0])))
+        return {"wrong": wrong, "compared": compared}
+
+
 def flat_in_place(seat: Any) -> str:
     """Ask for one flat tensor where there are several shards."""
     with seat.worker({"values": (10,)}, in_place=True) as worker:

@@ -38,3 +38,14 @@ def test_no_gradient_is_lost_or_applied_twice_under_any_model(sync: str, update:
 def test_no_gradient_is_lost_or_applied_twice_on_any_wire(wire: str, sync: str, update: Any, size: int) -> None:
     """Of both sizes: those that go with their message, and those that go by reference where that can be."""
     check(wire, sync, update, size)
+
+
+@pytest.mark.parametrize("size", [1000, 400_000])
+@pytest.mark.parametrize("sync", ["bsp", "ssp(s=2)", "ssp(s=5, release=soft)"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_gradient_is_part_of_its_own_round(wire: str, sync: str, size: int) -> None:
+    """Also where its worker goes on, and needs the memory for the next one before the round has closed."""
+    job = Job(workers=3, servers=2, sync=sync, update="round", optimizer=Optimizer("sgd", {"lr": 1.0}))
+    for result in run(wire, job, programs.numbered, {"size": size, "steps": 12}):
+        assert result["wrong"] == []
+        assert result["compared"] > 0

@@ -1,4 +1,4 @@
-"""A training script that uses one feature of torch, alone or in a run: python features.py FEATURE FOLDER.
+"""A training script that uses one feature of torch, alone or in a run: python features.py FEATURE FOLDER [DEVICE].
 
 All workers have the same batches, so that the mean of two equal gradients is that gradient, to the bit: whatever a
 feature does, a run of one or two workers under `bsp` ends where a single process does.
@@ -46,9 +46,9 @@ def batches() -> Iterator[tuple[Tensor, Tensor]]:
         yield x, x.roll(1, 1)
 
 
-def train(feature: str, wrap: Wrap) -> dict[str, Tensor]:
+def train(feature: str, wrap: Wrap, device: str = "cpu") -> dict[str, Tensor]:
     torch.manual_seed(3)
-    model = Net()
+    model = Net().to(device)
     optimizer = wrap(OPTIMIZERS.get(feature, sgd)(model))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5) if feature == "schedule" else None
     forward = torch.compile(model, backend="eager") if feature == "compile" else model
@@ -59,7 +59,7 @@ def train(feature: str, wrap: Wrap) -> dict[str, Tensor]:
         rest = 4 if "accumulate" in feature else 1
         while rest:
             rest -= 1
-            x, y = next(data)
+            x, y = (part.to(device) for part in next(data))
             with optimizer.no_sync() if rest and hasattr(optimizer, "no_sync") else nullcontext():
                 with torch.autocast("cpu", torch.bfloat16, enabled=feature in ("autocast", "scaler")):
                     loss = nn.functional.mse_loss(forward(x), y)
@@ -73,7 +73,7 @@ def train(feature: str, wrap: Wrap) -> dict[str, Tensor]:
             scaler.update()
         if scheduler is not None:
             scheduler.step()
-    return {name: value.clone() for name, value in model.state_dict().items()}
+    return {name: value.cpu().clone() for name, value in model.state_dict().items()}
 
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
@@ -101,4 +101,5 @@ if __name__ == "__main__":
         made.append(paceline.Optimizer(optimizer, overlap=overlap))
         return made[0]
 
-    torch.save(train(sys.argv[1].removeprefix("overlap "), wrap), Path(sys.argv[2]) / f"{made[0].rank}.pt")
+    state = train(sys.argv[1].removeprefix("overlap "), wrap, *sys.argv[3:])
+    torch.save(state, Path(sys.argv[2]) / f"{made[0].rank}.pt")

@@ -50,3 +50,17 @@ def test_a_run_ends_where_a_single_process_does(feature: str, workers: int, serv
 def test_without_a_launcher_the_script_trains_alone(tmp_path: Path) -> None:
     subprocess.run([sys.executable, SCRIPT, "schedule", tmp_path], check=True, timeout=120)
     check(tmp_path, "schedule", range(1))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
+@pytest.mark.parametrize("feature", ["plain", "groups", "overlap accumulate"])
+def test_on_a_gpu_it_ends_there_within_rounding(feature: str, tmp_path: Path) -> None:
+    job = Job(workers=2, servers=3, deterministic=True)
+    with ScriptRun(job, SCRIPT, [feature, str(tmp_path), "cuda"], tmp_path / "run") as run:
+        list(run.updates())
+    assert run.error is None, run.error
+    expected = train(feature.removeprefix("overlap "), unwrapped)
+    for rank in range(2):
+        state = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for name, value in expected.items():
+            torch.testing.assert_close(state[name], value, rtol=1e-3, atol=1e-4)

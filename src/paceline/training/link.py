@@ -19,6 +19,7 @@ from paceline import params
 from paceline.nodes import Worker
 from paceline.params import OptimizerError, Space, optimizer_from
 from paceline.params.optimizer import LOCAL
+from paceline.training.copies import copies_for
 from paceline.training.session import Session
 
 TORCHS_OWN = torch.optim.Optimizer
@@ -46,6 +47,7 @@ class Link:
         places = [slice(tensor.start, tensor.stop) for tensor in space.tensors]
         self._gradients = _views(self.worker.gradients, places, self._parameters)
         self._values = _views(self.worker.parameters, places, self._parameters)
+        self._copies = copies_for(self._parameters, (self.worker.gradients, self.worker.parameters))
         self._of_shard = _of_shard(self.worker, places)
         self._copied = [n for n, p in enumerate(self._parameters) if not _can_move(p, dtype)]
         for n, p in enumerate(self._parameters):
@@ -116,16 +118,12 @@ class Link:
             else:
                 targets.append(self._gradients[n])
                 sources.append(gradient.to_dense() if gradient.is_sparse else gradient)
-        if targets:
-            torch._foreach_copy_(targets, sources)
+        self._copies.out(targets, sources)
         self._written.update(chosen)
 
     def _take(self) -> None:
         """The parameters have come."""
-        if self._copied:
-            with torch.no_grad():
-                targets, sources = ([row[n] for n in self._copied] for row in (self._parameters, self._values))
-                torch._foreach_copy_(targets, sources)
+        self._copies.back([self._parameters[n] for n in self._copied], [self._values[n] for n in self._copied])
         torch.autograd.graph.increment_version(self._parameters)
 
     def _check(self) -> None:
