@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from paceline.wire import ChannelClosed
+from paceline.wire import ChannelClosed, FrameError
 from paceline.wire.tcp import TCPChannel
 from tests.wires import wires
 
@@ -121,3 +121,15 @@ def test_no_thread_is_left() -> None:
         assert len(movers()) > len(before)
         one.send(b"and one more", bytes(SIZE))
     assert movers() == before
+
+
+def test_an_error_names_whom_it_is_about() -> None:
+    def refuse(header: bytes, size: int) -> memoryview:
+        raise FrameError("", f"{size} bytes are not wanted")
+
+    with wires("tcp") as made:
+        one, other = made.pair()
+        other.channel.sink = refuse
+        one.send(b"", bytes(100))
+        made.until(lambda: bool(other.errors))
+        assert other.errors[0].peer == other.channel.peer != ""
