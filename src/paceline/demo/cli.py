@@ -32,7 +32,7 @@ def demo(
         bool, typer.Option("--json", help="Print all figures as one JSON document, and only that.")
     ] = False,
 ) -> None:
-    """Learn digits with four real workers, one of them ten times as slow, under plain BSP and under other models.
+    """Learn digits with four real workers, one of them far slower, under plain BSP and under other models.
 
     Each model trains the same network on the same data until the same test accuracy. Then a table says how long it took
     and a picture where the time went.

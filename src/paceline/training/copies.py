@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from paceline.params import OptimizerError
+
 
 class Copies:
     """For parameters on the CPU."""
@@ -59,5 +61,5 @@ def copies_for(parameters: Sequence[Tensor], memory: Sequence[Tensor]) -> Copies
     gpus = {p.device for p in parameters if p.device.type == "cuda"}
     if len(gpus) > 1:
         names = ", ".join(sorted(map(str, gpus)))
-        raise ValueError(f"a worker's parameters are on {names}; they may be on the CPU and on one GPU")
+        raise OptimizerError(f"a worker's parameters are on {names}; they may be on the CPU and on one GPU")
     return CudaCopies(gpus.pop(), memory) if gpus else Copies()

@@ -37,7 +37,6 @@ class Optimizer(torch.optim.Optimizer):
         self._inner = optimizer
         self._share()
         self._session = place or session()
-        self._overlap = overlap
         self._sync = True
         self._link: Link | None = None
         if self._session is not None:

@@ -1,7 +1,7 @@
 """The channel over TCP: small messages by the loop, large payloads by threads that the kernel can keep busy.
 
 One blocking call moves a whole payload, while the kernel's buffers hold little enough to stay in the cache. That is
-almost twice as fast as a loop that is told of every quarter of a megabyte, and it leaves the loop free to sum.
+half as fast again as a loop that is told of every quarter of a megabyte, and it leaves the loop free to sum.
 """
 
 from __future__ import annotations
