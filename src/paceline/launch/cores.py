@@ -16,10 +16,14 @@ class Cores(Struct, frozen=True):
 
 
 def assign(cores: Sequence[int], workers: int, servers: int) -> Cores:
-    """A core for each server, the others shared out evenly; if there are too few, all of them for everyone."""
+    """A core for each server, the others shared out evenly; if there are too few, all of them for everyone.
+
+    What is left over goes to the servers, which can use a second one.
+    """
     left = len(cores) - servers
     if left < workers:
         return Cores(max(1, len(cores) // workers), ((),) * workers, ((),) * servers)
     each = left // workers
     shares = tuple(tuple(cores[n * each : (n + 1) * each]) for n in range(workers))
-    return Cores(each, shares, tuple((core,) for core in cores[left:]))
+    rest = cores[each * workers :]
+    return Cores(each, shares, tuple(tuple(rest[n::servers]) for n in range(servers)))

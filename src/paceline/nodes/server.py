@@ -18,8 +18,11 @@ from paceline.nodes.norm_exchange import partners
 from paceline.nodes.shard_host import ShardHost
 from paceline.observe.trace import ShardSetup, Trace
 from paceline.params import Space
+from paceline.params.crew import Crew
 from paceline.sync import ModelError
 from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop, WireError
+
+THREADS = 2  # for sums and steps, if there are cores for them: two fill what bandwidth the memory has
 
 
 class Server:
@@ -148,6 +151,7 @@ class Server:
                 self._trace_path, [ShardSetup(self.job.sync, workers, seed, place.shard, update) for place in places]
             )
             self._trace.start()
+        crew = Crew(min(THREADS, len(os.sched_getaffinity(0))))
         for place in places:
             self.hosts[place.shard] = ShardHost(
                 place,
@@ -160,6 +164,7 @@ class Server:
                 clock=self._clock,
                 call_at=self._loop.call_at,
                 tell_partners=self._tell_partners,
+                crew=crew,
                 trace=self._trace,
                 late=None if self._late is None else self._delay,
             )

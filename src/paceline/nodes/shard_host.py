@@ -27,6 +27,7 @@ from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
+from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.store import Store
 from paceline.sync import (
@@ -138,6 +139,7 @@ class ShardHost:
         clock: Callable[[], float],
         call_at: Callable[[float, Callable[[], None]], object],
         tell_partners: Callable[[m.Norms, set[int]], None],
+        crew: Crew | None = None,
         trace: Trace | None = None,
         late: Callable[[], float] | None = None,
     ) -> None:
@@ -150,7 +152,9 @@ class ShardHost:
         self.machine = Shard(job.sync, workers, job.seed, index=place.shard, update=job.update)
         self.segments = (Segment(self.nbytes), Segment(self.nbytes))
         first, second = (tensor_over(segment.view, dtype) for segment in self.segments)
-        self.store = Store(optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic)
+        self.store = Store(
+            optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic, crew=crew
+        )
         self._dtype = dtype
         self._clock = clock
         self._call_at = call_at

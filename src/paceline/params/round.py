@@ -80,8 +80,8 @@ class Round:
 
     @property
     def unsummed(self) -> list[Row] | None:
-        """All gradients, in the order to sum them in, if there are several and none has been summed yet."""
-        if self.summed or self.overflowed or self.refused or self._averaged or len(self.pending) < 2:
+        """All gradients, in the order to sum them in, if none has been summed yet."""
+        if self.summed or self.overflowed or self.refused or self._averaged:
             return None
         return [self.pending[worker] for worker in (sorted(self.pending) if self._ordered else self.pending)]
 

@@ -6,13 +6,15 @@ thread; with more, torch's threads share the work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from paceline.params.crew import Crew
 
 Row = NDArray[np.floating]
 PIECE = 2**20  # bytes: larger falls out of the cache, smaller does not give the memory time to stream
@@ -26,8 +28,9 @@ def cut(size: int, piece: int) -> list[slice]:
 class Rows:
     """How rows of this length are cut, and working copies of that length, which are used again and again."""
 
-    def __init__(self, size: int, dtype: np.dtype[np.floating]) -> None:
+    def __init__(self, size: int, dtype: np.dtype[np.floating], crew: Crew | None = None) -> None:
         self.size, self.dtype = size, dtype
+        self.crew = crew or Crew()
         self.pieces = cut(size, PIECE // dtype.itemsize)
         self.made = 0
         self._free: list[Row] = []
@@ -44,10 +47,7 @@ class Rows:
 
     def sum(self, rows: Sequence[Row], out: Row) -> slice | None:
         """Sum the rows, in their order; the first may be `out`. Stops at a piece that is not finite and returns it."""
-        for piece in self.pieces:
-            if not self.sum_piece(rows, piece, out[piece]):
-                return piece
-        return None
+        return self._first(lambda piece: not self.sum_piece(rows, piece, out[piece]))
 
     def sum_piece(self, rows: Sequence[Row], piece: slice, out: Row) -> bool:
         """Sum one piece of the rows. False if it is not finite."""
@@ -58,22 +58,27 @@ class Rows:
             for row in others:
                 add(so_far, row[piece], out)
                 so_far = out
-            if not others:
-                np.copyto(out, so_far)
-            return _is_finite(out)
+        if not others:
+            np.copyto(out, so_far)
+        return _is_finite(out)
 
     def first_bad(self, row: Row) -> slice | None:
         """The first piece that is not finite."""
-        with np.errstate(all="ignore"):
-            for piece in self.pieces:
-                if not _is_finite(row[piece]):
-                    return piece
-        return None
+        return self._first(lambda piece: not _is_finite(row[piece]))
+
+    def _first(self, bad: Callable[[slice], bool]) -> slice | None:
+        """The first piece of which this is so. After it not all need have been looked at."""
+
+        def look(_: int, pieces: Sequence[slice]) -> slice | None:
+            return next((piece for piece in pieces if bad(piece)), None)
+
+        return next((found for found in self.crew.share(self.pieces, look) if found is not None), None)
 
 
 def _is_finite(row: Row) -> bool:
     """Whether all numbers are. The sum of their squares says so; only if that is not finite is each looked at."""
-    return isfinite(row.dot(row)) or bool(np.isfinite(row).all())
+    with np.errstate(all="ignore"):
+        return isfinite(row.dot(row)) or bool(np.isfinite(row).all())
 
 
 class Scale(NamedTuple):

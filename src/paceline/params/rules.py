@@ -34,6 +34,13 @@ class Rule:
         """The step number `count`, from 1."""
         raise NotImplementedError
 
+    def step_from(
+        self, old: Tensor, values: Tensor, gradient: Tensor, state: Sequence[Tensor], lr: float, count: int
+    ) -> None:
+        """The same, but from values that are left as they are."""
+        values.copy_(old)
+        self.step(values, gradient, state, lr, count)
+
 
 class SGD(Rule):
     """With momentum, Nesterov's too."""
@@ -47,6 +54,14 @@ class SGD(Rule):
         self.linear = not (self.momentum or self.weight_decay)
         self.fused = not (exact or self.linear)
         self.state = ("momentum_buffer",) if self.momentum else ()
+
+    def step_from(
+        self, old: Tensor, values: Tensor, gradient: Tensor, state: Sequence[Tensor], lr: float, count: int
+    ) -> None:
+        if self.linear:
+            torch.add(old, gradient, alpha=lr if self.maximize else -lr, out=values)
+        else:
+            super().step_from(old, values, gradient, state, lr, count)
 
     def step(self, values: Tensor, gradient: Tensor, state: Sequence[Tensor], lr: float, count: int) -> None:
         if self.linear:

@@ -9,7 +9,7 @@ live from then on. So a reader never sees a mix of two versions, and nothing wai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from msgspec import Struct
 from torch import Tensor
 
+from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.optimizer import Optimizer
 from paceline.params.round import Round
@@ -66,19 +67,20 @@ class Store:
         buffers: tuple[Tensor, Tensor],
         *,
         deterministic: bool = False,
+        crew: Crew | None = None,
     ) -> None:
         self.updater = Updater(optimizer, space, start, stop, buffers[0].dtype, deterministic=deterministic)
         self.size = stop - start
         for buffer in buffers:
             self._check(buffer)
         self._buffers = buffers
-        self._arrays = tuple(buffer.numpy() for buffer in buffers)
         self._readers = [0, 0]
         self._live = 0
         self._deterministic = deterministic
-        self._rows = Rows(self.size, self._arrays[0].dtype)
+        self._crew = crew or Crew()
+        self._rows = Rows(self.size, buffers[0].numpy().dtype, self._crew)
         self._pieces = cut(self.size, self.updater.piece)
-        self._scratch: Row | None = None
+        self._scratch: dict[int, Row] = {}  # by share of the work
         self._rounds: dict[int, Round] = {}
 
     @property
@@ -131,12 +133,12 @@ class Store:
             raise ParameterError(f"a share is above 0 and at most 1, not {share}")
         row = self._row(gradient)
         target = self._writable()
+        scale = Scale(np.multiply, share) if share < 1 else None
+        if self._update_at_once(target, [row], scale, progress=progress, rates=rates):
+            return True
         if self._rows.first_bad(row) is not None:
             return False
-        if self._scratch is None:
-            self._scratch = np.zeros(min(self.size, self.updater.piece), row.dtype)
-        scale = Scale(np.multiply, share) if share < 1 else None
-        self._update(target, row, scale, scratch=self._scratch, progress=progress, norms=norms, rates=rates)
+        self._update(target, row, scale, in_place=False, progress=progress, norms=norms, rates=rates)
         return True
 
     # The update rule `round`
@@ -197,11 +199,23 @@ class Store:
         target = self._writable()
         gathered = self._rounds[round]
         rate = len(gathered.pending) if scaling == "linear" else 1.0
-        if not self._update_at_once(target, gathered, progress=progress, rate=rate, rates=rates):
+        rows = gathered.unsummed
+        if rows and self._update_at_once(target, rows, gathered.scale, progress=progress, rate=rate, rates=rates):
+            gathered.applied()
+        else:
             gathered.finish()
         if gathered.sum is not None and not gathered.overflowed:
             rate = gathered.summed if scaling == "linear" else 1.0
-            self._update(target, gathered.sum, gathered.scale, progress=progress, rate=rate, norms=norms, rates=rates)
+            self._update(
+                target,
+                gathered.sum,
+                gathered.scale,
+                in_place=True,
+                progress=progress,
+                rate=rate,
+                norms=norms,
+                rates=rates,
+            )
         gathered.release()
         del self._rounds[round]
         applied = 0 if gathered.overflowed else gathered.summed
@@ -211,43 +225,42 @@ class Store:
     def nbytes(self) -> int:
         """The memory this takes beside the two buffers: optimizer state and working copies."""
         working = self._rows.made * self.size * self._rows.dtype.itemsize
-        return self.updater.nbytes + working + (0 if self._scratch is None else self._scratch.nbytes)
+        return self.updater.nbytes + working + sum(row.nbytes for row in self._scratch.values())
 
     def _update_at_once(
-        self, target: int, gathered: Round, *, progress: int, rate: float, rates: Sequence[float] | None
+        self,
+        target: int,
+        rows: Sequence[Row],
+        scale: Scale | None,
+        *,
+        progress: int,
+        rate: float = 1.0,
+        rates: Sequence[float] | None = None,
     ) -> bool:
-        """Sum and step piece by piece, so that the sum never leaves the cache.
+        """Look, sum and step piece by piece, so that the sum never leaves the cache.
 
         Only where it can be undone should a later piece not be finite: the optimizer remembers nothing, and the values
-        go to the buffer that is not live. False: it cannot be done so, and nothing has changed.
+        go to the buffer that is not live. False: it cannot be done so, or not all is finite; nothing has changed.
         """
-        rows = gathered.unsummed
-        if rows is None or target == self._live or not self.updater.linear:
+        if target == self._live or not self.updater.linear:
             return False
-        if self._scratch is None:
-            self._scratch = np.zeros(min(self.size, self.updater.piece), rows[0].dtype)
-        scale, scratch = gathered.scale, self._scratch
         if scale and not self._deterministic:
             rate, scale = rate * scale.number, None
 
-        def sums() -> Iterator[tuple[int, Tensor]]:
-            for piece in self._pieces:
-                part = scratch[: piece.stop - piece.start]
-                if not self._rows.sum_piece(rows, piece, part):
-                    raise _NotFiniteError
-                np.copyto(self._arrays[target][piece], self._arrays[self._live][piece])
-                if scale:
-                    scale(part, part)
-                yield piece.start, torch.from_numpy(part)
+        def summed(share: int, piece: slice) -> Row:
+            scratch = self._scratch_of(share, piece)
+            if not self._rows.sum_piece(rows, piece, scratch):
+                raise _NotFiniteError
+            if scale:
+                scale(scratch, scratch)
+            return scratch
 
         steps = self.updater.steps
         try:
-            self.updater.step(self._buffers[target], sums(), progress=progress, rate=rate, rates=rates)
+            self._step(target, summed, progress=progress, rate=rate, rates=rates)
         except _NotFiniteError:
             self.updater.steps = steps
             return False
-        self._live = target
-        gathered.applied()
         return True
 
     def _update(
@@ -256,32 +269,55 @@ class Store:
         gradient: Row,
         scale: Scale | None,
         *,
-        scratch: Row | None = None,
+        in_place: bool,
         progress: int,
         rate: float = 1.0,
         norms: Norms | None = None,
         rates: Sequence[float] | None = None,
     ) -> None:
+        """Step with a gradient, which is scaled `in_place` or left as it is."""
         if scale and self.updater.linear and not self._deterministic:
             rate *= scale.number
             scale = None
-        pieces = self._prepare(target, gradient, scale, scratch)
-        self.updater.step(self._buffers[target], pieces, progress=progress, rate=rate, norms=norms, rates=rates)
+
+        def scaled(share: int, piece: slice) -> Row:
+            part = gradient[piece]
+            if not scale:
+                return part
+            out = part if in_place else self._scratch_of(share, piece)
+            scale(part, out)
+            return out
+
+        self._step(target, scaled, progress=progress, rate=rate, norms=norms, rates=rates)
+
+    def _step(
+        self,
+        target: int,
+        part: Callable[[int, slice], Row],
+        *,
+        progress: int,
+        rate: float,
+        norms: Norms | None = None,
+        rates: Sequence[float] | None = None,
+    ) -> None:
+        """Step piece by piece; `part` gives each piece of the gradient, and is told in which share of the work."""
+        old = self.values if target != self._live else None
+        step = self.updater.begin(
+            self._buffers[target], old=old, progress=progress, rate=rate, norms=norms, rates=rates
+        )
+
+        def some(share: int, pieces: Sequence[slice]) -> None:
+            for piece in pieces:
+                step(piece.start, torch.from_numpy(part(share, piece)))
+
+        self._crew.share(self._pieces, some)
         self._live = target
 
-    def _prepare(
-        self, target: int, gradient: Row, scale: Scale | None, scratch: Row | None
-    ) -> Iterator[tuple[int, Tensor]]:
-        """The gradient's pieces, scaled in place or in `scratch`, each after its values are where they are stepped."""
-        for piece in self._pieces:
-            if target != self._live:
-                np.copyto(self._arrays[target][piece], self._arrays[self._live][piece])
-            part = gradient[piece]
-            if scale:
-                out = part if scratch is None else scratch[: part.size]
-                scale(part, out)
-                part = out
-            yield piece.start, torch.from_numpy(part)
+    def _scratch_of(self, share: int, piece: slice) -> Row:
+        """Room for one piece."""
+        if share not in self._scratch:
+            self._scratch[share] = np.zeros(min(self.size, self.updater.piece), self._rows.dtype)
+        return self._scratch[share][: piece.stop - piece.start]
 
     def _writable(self) -> int:
         """The buffer to update: the live one unless it is lent."""

@@ -7,7 +7,7 @@ piece in the cache.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import NamedTuple
 
@@ -99,6 +99,30 @@ class Updater:
         schedule follows; `rate` multiplies the learning rate. LARS needs the norms of the tensors that are cut. `rates`
         are the groups' learning rates, of all parameters if there are no groups, instead of the optimizer's own.
         """
+        step = self.begin(values, progress=progress, rate=rate, norms=norms, rates=rates)
+        done = 0
+        for offset, gradient in [(0, _joined(pieces))] if self._whole else pieces:
+            if offset != done:
+                raise ParameterError(f"a piece of the gradient starts at {offset}; the next is due at {done}")
+            done += gradient.numel()
+            step(offset, gradient)
+        if done != self.size:
+            raise ParameterError(f"the pieces of the gradient have {done} elements; the slice has {self.size}")
+
+    def begin(
+        self,
+        values: Tensor,
+        *,
+        old: Tensor | None = None,
+        progress: int,
+        rate: float = 1.0,
+        norms: Norms | None = None,
+        rates: Sequence[float] | None = None,
+    ) -> Callable[[int, Tensor], None]:
+        """A step of which the caller hands in the pieces: each once, `piece` elements, in any order, by any thread.
+
+        The values that it starts from are `old`, if those are elsewhere.
+        """
         self._check_norms(norms)
         self.check_rates(rates)
         schedule = self.optimizer.schedule
@@ -107,20 +131,18 @@ class Updater:
             (segment.lr if rates is None or segment.group is None else rates[segment.group]) * factor
             for segment in self._segments
         ]
-        if self._whole:
-            whole = _joined(pieces)
-            local = [self._local_rate(segment, values, whole, norms) for segment in self._segments]
-            learning = [lr * by for lr, by in zip(learning, local, strict=True)]
-            pieces = ((piece.start, whole[piece]) for piece in cut(whole.numel(), self._piece))
         self.steps += 1
-        done = 0
-        for offset, gradient in pieces:
-            if offset != done:
-                raise ParameterError(f"a piece of the gradient starts at {offset}; the next is due at {done}")
-            done += gradient.numel()
-            self._step_piece(values, gradient, offset, done, learning)
-        if done != self.size:
-            raise ParameterError(f"the pieces of the gradient have {done} elements; the slice has {self.size}")
+
+        def step(offset: int, gradient: Tensor) -> None:
+            self._step_piece(values, old, gradient, offset, offset + gradient.numel(), learning)
+
+        def step_whole(_: int, gradient: Tensor) -> None:
+            for place, segment in enumerate(self._segments):
+                learning[place] *= self._local_rate(segment, values if old is None else old, gradient, norms)
+            for piece in cut(gradient.numel(), self._piece):
+                step(piece.start, gradient[piece])
+
+        return step_whole if self._whole else step
 
     def partial_norms(self, values: Tensor, gradient: Tensor) -> Norms:
         """This slice's share of the norms of the tensors that it cuts: add those of all servers and hand them in.
@@ -166,16 +188,22 @@ class Updater:
             if isinstance(segment.rule, Own):
                 segment.rule.load(state, segment.start, segment.stop)
 
-    def _step_piece(self, values: Tensor, gradient: Tensor, start: int, stop: int, rates: Sequence[float]) -> None:
+    def _step_piece(
+        self, values: Tensor, old: Tensor | None, gradient: Tensor, start: int, stop: int, rates: Sequence[float]
+    ) -> None:
         for place in range(bisect_right(self._starts, start) - 1, bisect_left(self._starts, stop)):
             segment = self._segments[place]
             begin, end = max(start, segment.start), min(stop, segment.stop)
             state = [self._state[name] for name in segment.rule.state]
-            mine, part = values, gradient
+            mine, part, before = values, gradient, old
             if end - begin < self.size:
                 state = [row[begin:end] for row in state]
                 mine, part = values[begin:end], gradient[begin - start : end - start]
-            segment.rule.step(mine, part, state, rates[place], self.steps)
+                before = None if old is None else old[begin:end]
+            if before is None:
+                segment.rule.step(mine, part, state, rates[place], self.steps)
+            else:
+                segment.rule.step_from(before, mine, part, state, rates[place], self.steps)
 
     def _check_norms(self, norms: Norms | None) -> None:
         for name in self.cut:

@@ -1,0 +1,43 @@
+"""Threads that share out the pieces of a row.
+
+One core cannot fill the memory's bandwidth. The threads block while there is nothing to do, unlike those of torch,
+which go on looking for work and take the time of whoever computes on the same cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+ENOUGH = 4  # pieces that are worth another thread
+
+
+class Crew:
+    """This many threads, the caller's own among them."""
+
+    def __init__(self, threads: int = 1) -> None:
+        if threads < 1:
+            raise ValueError(f"a crew of {threads} cannot do anything; it has 1 thread or more")
+        self.threads = threads
+        self._others: ThreadPoolExecutor | None = None
+
+    def share(self, pieces: Sequence[slice], work: Callable[[int, Sequence[slice]], Result]) -> list[Result]:
+        """`work(share, pieces)` for each share of neighbouring pieces; their results in that order."""
+        shares = max(1, min(self.threads, len(pieces) // ENOUGH))
+        if shares == 1:
+            return [work(0, pieces)]
+        if self._others is None:
+            self._others = ThreadPoolExecutor(self.threads - 1, "paceline crew")
+        edges = [len(pieces) * share // shares for share in range(shares + 1)]
+        others = [
+            self._others.submit(work, share, pieces[edges[share] : edges[share + 1]]) for share in range(1, shares)
+        ]
+        try:
+            mine = work(0, pieces[: edges[1]])
+        finally:  # nobody may still be at it when this is left
+            for other in others:
+                other.exception()
+        return [mine, *(other.result() for other in others)]
