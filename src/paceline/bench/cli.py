@@ -14,6 +14,7 @@ from rich.table import Table
 from paceline.bench import machine as machines
 from paceline.bench import planners as planning
 from paceline.bench import slicing as slicings
+from paceline.bench import step as steps
 from paceline.bench import wire as wires
 from paceline.bench.rivals import KNOWN, USUAL, Rival, RivalError
 
@@ -143,6 +144,41 @@ def slicing(
     Console().print(table)
 
 
+@app.command(epilog="Example: paceline bench step --net mlp --workers 2")
+def step(
+    net: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help=f"What to train, of {', '.join(steps.NETS)}; give it again for more. Without it, all."
+        ),
+    ] = None,
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=2, help="How many workers; give it again for more. Without it, 2 and 4."),
+    ] = None,
+    repeats: Repeats = 7,
+    as_json: AsJson = False,
+) -> None:
+    """What Paceline adds to a training step over no communication at all, beside DDP, with and without overlap."""
+    for name in net or ():
+        if name not in steps.NETS:
+            raise typer.BadParameter(f"there is no {name!r}; there are {', '.join(steps.NETS)}", param_hint="--net")
+    nets, counts = [name for name in steps.NETS if not net or name in net], workers or [2, 4]
+    table = _table("Milliseconds of a step", "net", "workers", "system", "a step", "added", "of what DDP adds")
+    try:
+        for rows in _progress(steps.measure(nets, counts, repeats), len(nets) * len(counts), "step"):
+            if as_json:
+                _print_rows(rows)
+            for row in rows:
+                added = ("", "") if row.system == "none" else (f"{row.added_ms:.1f}", f"{row.of_ddp:.2f}")
+                table.add_row(row.net, f"{row.workers}", row.system, f"{row.step_ms:.1f}", *added)
+    except RivalError as error:
+        typer.echo(f"paceline: {error}", err=True)
+        raise typer.Exit(1) from None
+    if not as_json:
+        Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
@@ -150,6 +186,7 @@ def everything(as_json: AsJson = False) -> None:
     machine(as_json=as_json)
     wire(as_json=as_json)
     slicing(as_json=as_json)
+    step(as_json=as_json)
 
 
 def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:

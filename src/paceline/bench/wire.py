@@ -14,11 +14,10 @@ from statistics import median
 
 from msgspec import Struct
 
-from paceline.bench.rivals import MEMCPY, Rival, Running
+from paceline.bench.rivals import MEMCPY, Rival
+from paceline.bench.turns import take_turns
 
 SMALL = 0.004096  # megabytes of the round trip
-BATCH = 0.3  # seconds that a batch should take
-MOST = 2000  # rounds in a batch
 
 
 class WireRow(Struct):
@@ -40,9 +39,9 @@ def measure(
     """For each cell, the rows of memcpy and of those systems that can be measured in it."""
     for count in workers:
         able: list[Rival] = [MEMCPY, *(system for system in systems if not system.unfit(count, servers))]
-        trips = take_turns(able, count, servers, SMALL, repeats)
+        trips = measure_systems(able, count, servers, SMALL, repeats)
         for size in megabytes:
-            seconds = take_turns(able, count, servers, size, repeats)
+            seconds = measure_systems(able, count, servers, size, repeats)
             yield [
                 WireRow(
                     system=system.name,
@@ -58,13 +57,10 @@ def measure(
             ]
 
 
-def take_turns(systems: Sequence[Rival], workers: int, servers: int, megabytes: float, repeats: int) -> list[float]:
-    """Seconds of a round of each system, as the median of `repeats` batches. A first turn says how long a batch is."""
+def measure_systems(
+    systems: Sequence[Rival], workers: int, servers: int, megabytes: float, repeats: int
+) -> list[float]:
+    """Seconds of a round of each system, as the median of `repeats` batches."""
     with ExitStack() as stack:
-        groups: list[Running] = [stack.enter_context(system.start(workers, servers, megabytes)) for system in systems]
-        batches = [min(max(round(BATCH / group.rounds(2) * 2), 1), MOST) for group in groups]
-        taken: list[list[float]] = [[] for _ in groups]
-        for _ in range(repeats):
-            for group, batch, seconds in zip(groups, batches, taken, strict=True):
-                seconds.append(group.rounds(batch) / batch)
-    return [median(seconds) for seconds in taken]
+        groups = [stack.enter_context(system.start(workers, servers, megabytes)) for system in systems]
+        return [median(seconds) for seconds in take_turns(groups, repeats)]

@@ -34,13 +34,13 @@ def work(place: Place) -> Iterator[Rounds]:
     )
     network = SocketNetwork(wire=setup.wire)
     if place.role == "server":
-        _serve(place, job, network)
-        yield _nothing
+        serve(place, job, network)
+        yield nothing
         return
     sizes = setup.sizes or (place.elements,)
     shapes = {f"tensor {n}": (size,) for n, size in enumerate(sizes)}
     with Worker(job, network, shapes, number=place.rank, in_place=setup.in_place) as worker:
-        worker.start(_meet(place), torch.zeros(place.elements))
+        worker.start(meet(place), torch.zeros(place.elements))
         gradient = torch.full((place.elements,), place.rank + 1.0) if setup.copied else None
         worker.gradients.fill_(place.rank + 1.0)
 
@@ -53,11 +53,11 @@ def work(place: Place) -> Iterator[Rounds]:
         yield rounds
 
 
-def _nothing(n: int) -> None:
+def nothing(n: int) -> None:
     """A server does rounds when the workers do."""
 
 
-def _serve(place: Place, job: Job, network: SocketNetwork) -> None:
+def serve(place: Place, job: Job, network: SocketNetwork) -> None:
     """Start a server on a thread, and with the first one the coordinator."""
     if place.rank == 0:
         coordinator = Coordinator(job, network)
@@ -66,13 +66,19 @@ def _serve(place: Place, job: Job, network: SocketNetwork) -> None:
         address.rename(address.with_suffix(""))
         Thread(target=coordinator.run, daemon=True).start()
     server = Server(job, place.rank, network)
-    Thread(target=server.run, args=(_meet(place),), daemon=True).start()
+    Thread(target=server.run, args=(meet(place),), daemon=True).start()
 
 
-def _meet(place: Place) -> Address:
-    path, deadline = Path(place.folder) / "address", monotonic() + PATIENCE
+def meet(place: Place) -> Address:
+    """Where the coordinator is."""
+    return msgspec.json.decode(await_file(Path(place.folder) / "address").read_bytes(), type=Address)
+
+
+def await_file(path: Path) -> Path:
+    """Once it is there."""
+    deadline = monotonic() + PATIENCE
     while not path.exists():
         if monotonic() > deadline:
-            raise TimeoutError(f"no coordinator came up within {PATIENCE:g} s")
+            raise TimeoutError(f"{path.name} did not come up within {PATIENCE:g} s")
         sleep(0.01)
-    return msgspec.json.decode(path.read_bytes(), type=Address)
+    return path

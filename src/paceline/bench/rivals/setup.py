@@ -1,4 +1,4 @@
-"""How Paceline is to run when it is measured: a value that its processes find in their environment."""
+"""How a system is to run when it is measured: a value that its processes find in their environment."""
 
 from __future__ import annotations
 
@@ -9,10 +9,28 @@ import msgspec
 from msgspec import Struct
 
 VARIABLE = "PACELINE_BENCH"
+Net = Literal["cnn", "mlp", "resnet18"]
+System = Literal["none", "ddp", "paceline", "paceline_overlap"]
+
+
+class Training(Struct, frozen=True):
+    """Which network to train, and what keeps the workers together."""
+
+    net: Net
+    system: System
+
+    def environment(self) -> dict[str, str]:
+        return {VARIABLE: msgspec.json.encode(self).decode()}
+
+    @staticmethod
+    def found() -> Training:
+        return msgspec.json.decode(os.environ[VARIABLE], type=Training)
 
 
 class Setup(Struct, frozen=True):
-    """`copied`: gradients are copied into the memory that is sent from, not written there in the first place.
+    """How Paceline moves rounds.
+
+    `copied`: gradients are copied into the memory that is sent from, not written there in the first place.
 
     `in_place`: parameters are read where the server has them, not copied to the worker.
     `sizes` are those of the tensors that the elements are cut into; by default there is one.
