@@ -51,7 +51,7 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a refused gradient is not told",
-        "nodes/shard_host.py",
+        "nodes/line.py",
         'if self.push.answer or outcome != "applied":',
         "if self.push.answer:",
         "tests/nodes/test_failures.py",
@@ -139,5 +139,33 @@ NODE_MUTANTS = [
         "            self._alone = True\n",
         "            self._alone = False\n",
         "tests/nodes/test_worker.py",
+    ),
+    NodeMutant(
+        "a snapshot changes while it is sent",
+        "nodes/shard_host.py",
+        "{name: row.clone() for name, row in state.items() if row.dim()}",
+        "{name: row for name, row in state.items() if row.dim()}",
+        "tests/nodes/test_snapshot.py",
+    ),
+    NodeMutant(
+        "training goes on before a snapshot is taken",
+        "nodes/snapshot.py",
+        "            self._wait(lambda: len(self._saved) == len(self._places))\n        except",
+        "            pass\n        except",
+        "tests/nodes/test_snapshot.py",
+    ),
+    NodeMutant(
+        "a run that goes on forgets how many iterations there were",
+        "nodes/shard_host.py",
+        "self._origin = initial.clock",
+        "self._origin = 0",
+        "tests/nodes/test_snapshot.py",
+    ),
+    NodeMutant(
+        "a run that goes on forgets what the optimizer remembers",
+        "params/updater.py",
+        "            mine.copy_(state[name])\n",
+        "            pass\n",
+        "tests/nodes/test_snapshot.py",
     ),
 ]

@@ -14,7 +14,7 @@ from paceline.sync.models.pssp import PSSP
 from paceline.sync.models.ssp import SSP
 
 if TYPE_CHECKING:
-    from paceline.training import Optimizer, shard
+    from paceline.training import CheckpointError, Optimizer, load_checkpoint, save_checkpoint, shard
 
 __all__ = [
     "ASP",
@@ -24,17 +24,22 @@ __all__ = [
     "PSP",
     "PSSP",
     "SSP",
+    "CheckpointError",
     "DropStragglers",
     "ESync",
     "ElasticBSP",
     "Optimizer",
+    "load_checkpoint",
+    "save_checkpoint",
     "shard",
 ]
+
+NEED_TORCH = ("CheckpointError", "Optimizer", "load_checkpoint", "save_checkpoint", "shard")
 
 
 def __getattr__(name: str) -> Any:
     """What needs torch is imported when it is asked for: a command that only shows its help should not wait for it."""
-    if name in ("Optimizer", "shard"):
+    if name in NEED_TORCH:
         from paceline import training
 
         return getattr(training, name)

@@ -7,9 +7,10 @@ from time import monotonic
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from paceline.nodes import NodeError, WrongModel, WrongRequest
+from paceline.nodes import NodeError, Snapshot, WrongModel, WrongRequest
 
 BATCH = 8
 
@@ -69,6 +70,56 @@ def train(seat: Any) -> dict[str, Any]:
             worker.clock()
             hashes.append(digest(worker.parameters))
         return {"number": worker.number, "hashes": hashes, "parameters": worker.parameters.tolist()}
+
+
+def snapshots(seat: Any) -> list[Any]:
+    """Train, and have worker 0 take a snapshot on the way that it looks at only in the end.
+
+    With `again`, all go on from such a snapshot: the one that a first run of theirs has left in a file.
+    """
+    model = network()
+    taking = None
+    with seat.worker(shapes(model)) as worker:
+        again = seat.arguments.get("again")
+        worker.start(seat.coordinator, flat(model) if again is None else read_snapshot(again))
+        begun = worker.iteration
+        while worker.iteration < seat.arguments["steps"]:
+            load(model, worker.parameters)
+            worker.step(gradient(model, worker.number, worker.iteration))
+            if worker.iteration == seat.arguments["at"] and worker.number == 0:
+                taking = worker.snapshot()
+        if taking is not None:
+            write_snapshot(taking.finish(), seat.arguments["file"])
+        return [begun, worker.iteration, digest(worker.parameters)]
+
+
+def write_snapshot(taken: Snapshot, file: str) -> None:
+    numbers = torch.tensor([taken.clock, taken.steps])
+    save_file({"values": taken.values, "numbers": numbers, **taken.rows}, file)  # type: ignore[dict-item]
+
+
+def read_snapshot(file: str) -> Snapshot:
+    rows = load_file(file)
+    values, numbers = rows.pop("values"), rows.pop("numbers").tolist()
+    return Snapshot(values, rows, {}, *numbers)
+
+
+def constant_snapshots(seat: Any) -> int:
+    """Push as `constant` does, take snapshots meanwhile, and count those that mix two versions of a shard."""
+    size, mixed, taking = seat.arguments["size"], 0, None
+    with seat.worker({"values": (size,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(size))
+        while worker.iteration < seat.arguments["steps"]:
+            worker.gradients.fill_(1.0 + worker.number + 0.37 * worker.iteration)
+            worker.step()
+            if worker.number == 0:
+                if taking is not None:
+                    values = taking.finish().values
+                    for place in worker.places:
+                        part = values[place.start : place.stop]
+                        mixed += bool((part != part[0]).any())
+                taking = worker.snapshot()
+        return mixed
 
 
 def constant(seat: Any) -> dict[str, Any]:

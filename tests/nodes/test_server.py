@@ -160,3 +160,28 @@ def test_iterations_that_cannot_be_disturb_nobody(raw: RawWorker, iteration: int
     raw.expect(m.Answer, 2)
     channel.send(m.encode(m.Pull(0, 0)))
     raw.expect(m.Parameters, 2)
+
+
+def test_a_copy_is_given_once_for_each_connection(raw: RawWorker) -> None:
+    early = raw.connect(m.OperatorHello(1))
+    early.send(m.encode(m.Save()))
+    assert "no parameters yet" in raw.expect_end() + " ".join(map(str, raw.heard))
+    begun(raw)
+    raw.closed = None
+    operator = raw.connect(m.OperatorHello(1))
+    operator.send(m.encode(m.Save()))
+    (saved,) = raw.expect(m.Saved)
+    assert saved == m.Saved(0, 0, 0, [""], {})
+    raw.expect(m.Row)
+    operator.send(m.encode(m.Save()))
+    assert "may ask once" in raw.expect_end() + " ".join(map(str, raw.heard))
+
+
+@pytest.mark.parametrize("header", [b"", b"\xff" * 100, m.encode(m.Halt()), m.encode(m.Push(0, 0, 0))])
+def test_an_operator_that_says_anything_else_disturbs_nobody(raw: RawWorker, header: bytes) -> None:
+    channel = begun(raw)
+    operator = raw.connect(m.OperatorHello(1))
+    operator.send(header)
+    raw.expect_end()
+    channel.send(m.encode(m.Push(0, 0, 0)), ones())
+    raw.expect(m.Answer)

@@ -109,7 +109,8 @@ class LocalCluster:
         ended = cluster.wait(timeout=60)
 
     Without a program no worker is started; others may join. `folder` is where logs and the file about the run go, and
-    stay; else they are gone when the run is. What nodes say goes to `news` if that is given.
+    stay; else they are gone when the run is. What nodes say goes to `news` if that is given. `paths` are where modules
+    are looked for first.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class LocalCluster:
         folder: Path | None = None,
         slow: Sequence[Slowness] = (),
         cores: Cores | None = None,
+        paths: Sequence[str] = (),
         news: News | None = None,
     ) -> None:
         self.job = job
@@ -130,7 +132,9 @@ class LocalCluster:
         self._slow = tuple(slow)
         self._news = news
         self._cores = cores or assign((), job.workers, job.servers)
-        self._seat = Seat(role="worker", job=job, program=program, arguments=arguments or {}, wire=wire)
+        self._seat = Seat(
+            role="worker", job=job, program=program, arguments=arguments or {}, wire=wire, paths=tuple(paths)
+        )
         self._traces = traces
         self._folder = folder
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

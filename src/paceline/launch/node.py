@@ -69,6 +69,7 @@ class Seat(Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] = {}
     threads: int = 1
     cores: tuple[int, ...] = ()  # that it may use; none: all
+    paths: tuple[str, ...] = ()  # where modules are looked for first
     slow: tuple[Slowness, ...] = ()  # of a server: how it is slowed down on purpose
 
 
@@ -103,6 +104,7 @@ class Post:
 
     def run(self) -> Any:
         """Be that node until the run is over."""
+        sys.path[:0] = self.seat.paths
         torch.set_num_threads(self.seat.threads)
         if self.seat.cores:
             os.sched_setaffinity(0, self.seat.cores)

@@ -97,6 +97,7 @@ class ScriptRun:
             folder=folder,
             slow=slow,
             cores=cores,
+            paths=(str(script.resolve().parent),),
             news=self._news,
         )
         self._logs = {number: _Tail(log_file(folder, f"worker {number}")) for number in range(job.workers)}

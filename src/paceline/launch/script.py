@@ -6,7 +6,6 @@ import os
 import runpy
 import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +23,6 @@ def run(post: Post) -> dict[str, Any]:
     place = Place(post.number, post.job.workers, post.number, folder, "paceline run")
     os.environ.update(environment_of(place))
     sys.argv = [script, *argv]
-    sys.path[0] = str(Path(script).resolve().parent)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def report(progress: Progress) -> None:
@@ -35,6 +33,7 @@ def run(post: Post) -> dict[str, Any]:
     well = False
     try:
         runpy.run_path(script, run_name="__main__")
+        current.settle()
         well = True
     except SystemExit as leaving:
         well = leaving.code in (None, 0)

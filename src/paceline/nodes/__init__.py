@@ -15,6 +15,7 @@ from paceline.nodes.errors import (
 )
 from paceline.nodes.job import Job
 from paceline.nodes.server import Server
+from paceline.nodes.snapshot import Snapshot, Taking
 from paceline.nodes.worker import Handle, Worker
 
 __all__ = [
@@ -27,7 +28,9 @@ __all__ = [
     "PeerLost",
     "ScriptFailed",
     "Server",
+    "Snapshot",
     "StartFailed",
+    "Taking",
     "WaitedTooLong",
     "Worker",
     "WrongModel",

@@ -20,6 +20,7 @@ from paceline.sync import Stop
 from paceline.wire import Address
 
 Outcome = Literal["applied", "dropped", "refused"]
+VALUES = ""  # the name of the row that has the parameters themselves
 
 
 class Message(Struct, frozen=True, array_like=True, tag=True):
@@ -180,10 +181,30 @@ class PassBarrier(Message, frozen=True):
 # Gradients and parameters.
 
 
-class Initial(Message, frozen=True):
-    """The first parameters of a shard, as payload."""
+class Number(Struct, frozen=True, array_like=True):
+    """A number that an optimizer remembers, and its type in torch."""
+
+    dtype: Literal["float32", "float64", "int32", "int64", "bool"]
+    value: int | float
+
+
+class Row(Message, frozen=True):
+    """A number for each element of a shard, as payload: what the optimizer remembers under this name, or VALUES."""
 
     shard: int
+    name: str
+
+
+class Initial(Message, frozen=True):
+    """The first parameters of a shard, as payload, after the rows of what the optimizer is to remember.
+
+    `clock` is how many iterations there were before this run, and `steps` how many steps of the optimizer.
+    """
+
+    shard: int
+    clock: int = 0
+    steps: int = 0
+    numbers: dict[str, Number] = {}
 
 
 class Push(Message, frozen=True):
@@ -223,6 +244,7 @@ class Parameters(Message, frozen=True):
     """A granted pull, with one version of the shard's values as payload.
 
     `weigh` asks the worker to measure the significance of its next gradient. `held_for` names for whom it was held.
+    `origin` is how many iterations there were before this run.
     """
 
     shard: int
@@ -233,6 +255,21 @@ class Parameters(Message, frozen=True):
     stop: Stop | None = None
     weigh: bool = False
     held_for: tuple[int, ...] = ()
+    origin: int = 0
+
+
+class Save(Message, frozen=True):
+    """Asks a server for a copy of all its shards as they are now."""
+
+
+class Saved(Message, frozen=True):
+    """A shard has been copied; these rows of it follow."""
+
+    shard: int
+    clock: int
+    steps: int
+    rows: list[str]
+    numbers: dict[str, Number]
 
 
 class Failed(Message, frozen=True):
@@ -271,11 +308,14 @@ AnyMessage = (
     | Changed
     | AtBarrier
     | PassBarrier
+    | Row
     | Initial
     | Push
     | Pull
     | Answer
     | Parameters
+    | Save
+    | Saved
     | Failed
     | Norms
 )

@@ -55,6 +55,7 @@ class Server:
         self._partners: dict[int, Channel] = {}  # servers with parts of the same tensors, for LARS
         self._trace_path = trace
         self._late = late
+        self._saving: set[Channel] = set()  # who has asked for a copy
         self._began = clock()
         self._trace: Trace | None = None
         self._decoded: tuple[bytes, m.AnyMessage] = (b"", m.Alive())  # the last header that was decoded
@@ -233,6 +234,11 @@ class Server:
                 case m.ServerHello(server, _):
                     self._met(server, channel)
                     return
+                case m.OperatorHello(pid):
+                    channel.peer = f"process {pid}"
+                    channel.sink = no_payload
+                    self._loop.add(channel, self._from_operator, lambda *_: self._saving.discard(channel))
+                    return
                 case other:
                     raise WrongRequest(f"a {type(other).__name__} has no business here")
             if self._members.get(member.worker) != member:
@@ -254,7 +260,7 @@ class Server:
         try:
             message = m.decode(header)
             self._decoded = header, message
-            if not isinstance(message, m.Push | m.Initial):
+            if not isinstance(message, m.Push | m.Initial | m.Row):
                 raise WrongRequest(f"a {type(message).__name__} came with {size} bytes")
             return self._host(message.shard).landing(member, size)
         except WrongRequest as error:
@@ -272,8 +278,10 @@ class Server:
                         host.pull(member, m.Pull(push.shard, push.iteration, push.stop))
                 case m.Pull() as pull:
                     self._host(pull.shard).pull(member, pull)
-                case m.Initial(shard):
-                    self._host(shard).give_first(member, incoming)
+                case m.Row(shard, name):
+                    self._host(shard).give_row(member, name, incoming)
+                case m.Initial(shard) as initial:
+                    self._host(shard).give_first(member, initial, incoming)
                     if all(host.initialised for host in self.hosts.values()):
                         self._tell(m.Initialised())
                 case other:
@@ -281,6 +289,21 @@ class Server:
         except WrongRequest as error:
             self._refuse(channel, error)
             self._worker_closed(member, error)
+
+    def _from_operator(self, channel: Channel, incoming: Incoming) -> None:
+        """One copy for each connection, so that who asks and does not read cannot fill the memory."""
+        try:
+            message = m.decode(incoming.header)
+            if not isinstance(message, m.Save) or channel in self._saving:
+                raise WrongRequest(f"{channel.peer} may ask once for a copy, and sent {type(message).__name__}")
+            if not all(host.initialised for host in self.hosts.values()):
+                raise WrongRequest(f"server {self.number} has no parameters yet that could be saved")
+        except WrongRequest as error:
+            self._refuse(channel, error)
+            return
+        self._saving.add(channel)
+        for host in self.hosts.values():
+            host.save(channel)
 
     def _host(self, shard: int) -> ShardHost:
         host = self.hosts.get(shard)

@@ -16,15 +16,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from paceline.nodes import messages as m
 from paceline.nodes.errors import WrongRequest
 from paceline.nodes.job import Job
+from paceline.nodes.line import Gradient, Landing, Line
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
+from paceline.nodes.snapshot import number_of
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
 from paceline.params.crew import Crew
@@ -49,75 +53,13 @@ from paceline.sync import (
 )
 from paceline.wire import Channel, Incoming, Segment
 
-SMALL = 64 * 1024  # gradients up to this size land in ordinary memory
-LIVES = 1 << 32  # tells the gradients of two lives of a worker in one round apart
 SUMMED_PER_SECOND = 8e9  # bytes, roughly: how long to wait for the rest of a round before summing a part of it
 
 
-class Landing:
-    """Where gradients that come over a socket are put, one at a time."""
+class Saving(NamedTuple):
+    """A copy is to be sent to whoever is at the other end."""
 
-    def __init__(self, size: int, dtype: torch.dtype) -> None:
-        self._segment = Segment(size) if size > SMALL else None
-        self.view = memoryview(bytearray(size)) if self._segment is None else self._segment.view
-        self.values = tensor_over(self.view, dtype)
-        self.taken = False
-        self.paused = False  # is the channel waiting for it?
-
-    def close(self) -> None:
-        """A gradient that is still in it can be used until the end; the memory goes with the last who looks at it."""
-        if self._segment is not None:
-            self._segment.close()
-
-
-class Line:
-    """A worker's connection to this shard, and where its gradients land if they come over a socket."""
-
-    def __init__(self, channel: Channel, member: m.Member) -> None:
-        self.channel = channel
-        self.member = member
-        self.landing: Landing | None = None
-        self.gathered: dict[int, Gradient] = {}  # by round: whose memory is still needed
-
-    def send(
-        self, message: m.AnyMessage, payload: memoryview | None = None, done: Callable[[], None] | None = None
-    ) -> None:
-        """Unless the worker is gone already, which the server hears of by itself."""
-        if not self.channel.closed:
-            self.channel.send(m.encode(message), payload, done)
-        elif done is not None:
-            done()
-
-
-class Gradient:
-    """A gradient that has come and is still in its worker's memory."""
-
-    def __init__(self, line: Line, push: m.Push, incoming: Incoming, dtype: torch.dtype) -> None:
-        self.line = line
-        self.push = push
-        self.key = line.member.worker + LIVES * line.member.incarnation
-        self.freed = False
-        self._incoming = incoming
-        self._landing = line.landing if line.landing and incoming.payload is line.landing.view else None
-        assert incoming.payload is not None
-        self.values = self._landing.values if self._landing else tensor_over(incoming.payload, dtype)
-
-    def free(self) -> None:
-        """It has been used: the worker may write there again."""
-        if self.freed:
-            return
-        self.freed = True
-        self._incoming.release()
-        landing = self._landing
-        if landing is not None:
-            landing.taken = False
-            if landing.paused:
-                landing.paused = False
-                self.line.channel.resume()
-
-    def answer(self, outcome: m.Outcome, why: str = "") -> None:
-        if self.push.answer or outcome != "applied":
-            self.line.send(m.Answer(self.push.shard, self.push.iteration, outcome, why))
+    channel: Channel
 
 
 class ShardHost:
@@ -166,13 +108,16 @@ class ShardHost:
         self._tell_partners = tell_partners
         self._lines: dict[int, Line] = {}
         self._held_for: dict[int, tuple[int, ...]] = {}  # by worker whose pull is held: on whom it waits
-        self._todo: deque[tuple[Command, Gradient | None]] = deque()
+        self._origin = 0  # how many iterations there were before this run
+        self._first_rows: dict[str, Tensor] = {}  # what the optimizer is to remember from before
+        self._todo: deque[tuple[Command | Saving, Gradient | None]] = deque()
         self._carry_out: dict[type, Callable[[Any, Gradient | None], None]] = {
             Apply: self._apply,
             Drop: self._drop,
             Advance: self._advance,
             Grant: self._grant,
             SetTimer: self._set_timer,
+            Saving: self._save,
         }
         self._gathered: dict[int, list[Gradient]] = {}  # by open round
         self._unsummed = False  # has anything been gathered since the last time there was nothing to do?
@@ -185,14 +130,35 @@ class ShardHost:
         for segment in self.segments:
             channel.share(segment)
 
-    def give_first(self, member: m.Member, incoming: Incoming) -> None:
-        """The first parameters have come."""
-        first = self._gradient(member, m.Push(self.place.shard, -1, -1), incoming)
-        if self.initialised:
-            raise WrongRequest(f"shard {self.place.shard} has its first parameters already")
+    def give_row(self, member: m.Member, name: str, incoming: Incoming) -> None:
+        """A row of what the optimizer remembers from before this run."""
+        row = self._first(member, incoming)
+        self._first_rows[name] = row.values.clone()
+        row.free()
+
+    def give_first(self, member: m.Member, initial: m.Initial, incoming: Incoming) -> None:
+        """The first parameters have come, and before them all rows that belong to them."""
+        first = self._first(member, incoming)
+        if initial.steps:
+            numbers = {
+                name: torch.tensor(n.value, dtype=getattr(torch, n.dtype)) for name, n in initial.numbers.items()
+            }
+            try:
+                self.store.updater.load_state_dict(
+                    {"steps": torch.tensor(initial.steps), **numbers, **self._first_rows}
+                )
+            except ParameterError as error:
+                raise WrongRequest(f"worker {member.worker}: {error}") from None
+            self._first_rows.clear()
         self.store.set(first.values)
+        self._origin = initial.clock
         self.initialised = True
         first.free()
+        self.work()
+
+    def save(self, channel: Channel) -> None:
+        """Send a copy, after all that has been decided so far has been carried out."""
+        self._todo.append((Saving(channel), None))
         self.work()
 
     def push(self, member: m.Member, push: m.Push, incoming: Incoming) -> None:
@@ -281,7 +247,7 @@ class ShardHost:
             command, gradient = todo.popleft()
             self._carry_out[type(command)](command, gradient)
 
-    def _ready(self, command: Command) -> bool:
+    def _ready(self, command: Command | Saving) -> bool:
         if isinstance(command, Advance):
             return self.store.can_update and (self._exchange is None or self._have_norms(command, self._exchange))
         return not isinstance(command, Apply) or command.round is not None or self.store.can_update
@@ -305,7 +271,9 @@ class ShardHost:
         view, share = self.machine.view, 1 / max(self.machine.view.live, 1)
         norms = Norms({name: (w, g * share * share) for name, (w, g) in gradient.push.norms.items()})
         rates = gradient.push.rates
-        taken = self.store.apply(gradient.values, share=share, progress=view.clock, norms=norms, rates=rates)
+        taken = self.store.apply(
+            gradient.values, share=share, progress=self._origin + view.clock, norms=norms, rates=rates
+        )
         gradient.free()
         self._tell_outcome(gradient, taken)
 
@@ -315,7 +283,7 @@ class ShardHost:
             norms = None if self._exchange is None else self._exchange.total(round_)
             gradients = self._gathered.pop(round_)
             rates = min(gradients, key=lambda gradient: gradient.key).push.rates
-            closed = self.store.close(round_, progress=round_, scaling=scaling, norms=norms, rates=rates)
+            closed = self.store.close(round_, progress=self._origin + round_, scaling=scaling, norms=norms, rates=rates)
             for gradient in gradients:
                 gradient.line.gathered.pop(round_, None)
                 gradient.free()
@@ -333,7 +301,15 @@ class ShardHost:
         weigh = self.machine.model.weighs
         held_for = self._held_for.pop(grant.worker, ())
         parameters = m.Parameters(
-            self.place.shard, grant.iteration, grant.version, grant.clock, grant.next, grant.stop, weigh, held_for
+            self.place.shard,
+            grant.iteration,
+            grant.version,
+            grant.clock,
+            grant.next,
+            grant.stop,
+            weigh,
+            held_for,
+            self._origin,
         )
         answer = partial(line.send, parameters, self.segments[buffer].view, lambda: self._read(buffer))
         delay = self._late() if self._late is not None else 0.0
@@ -347,6 +323,28 @@ class ShardHost:
         self.store.give_back(buffer)
         if self._todo:
             self.work()
+
+    def _save(self, saving: Saving, _: Gradient | None) -> None:
+        channel, shard = saving.channel, self.place.shard
+        if channel.closed:
+            return
+        state = {m.VALUES: self.store.values, **self.store.updater.state_dict()}
+        steps = int(state.pop("steps"))
+        rows = {name: row.clone() for name, row in state.items() if row.dim()}
+        try:
+            for name, row in rows.items():
+                if row.dtype != self._dtype:
+                    raise WrongRequest(
+                        f"the optimizer remembers {name} as {row.dtype}; only {self._dtype} can be saved"
+                    )
+            numbers = {name: number_of(number) for name, number in state.items() if not number.dim()}
+        except WrongRequest as error:
+            channel.send(m.encode(m.Failed(error.kind, str(error))))
+            return
+        clock = self._origin + self.machine.view.clock
+        channel.send(m.encode(m.Saved(shard, clock, steps, list(rows), numbers)))
+        for name, row in rows.items():
+            channel.send(m.encode(m.Row(shard, name)), row.numpy().view(np.uint8).data)
 
     def _drop(self, drop: Drop, gradient: Gradient | None) -> None:
         if gradient is None:
@@ -368,6 +366,11 @@ class ShardHost:
         if not taken:
             self.refused += 1
         gradient.answer("applied" if taken else "refused", "" if taken else "it has NaN or Inf in it")
+
+    def _first(self, member: m.Member, incoming: Incoming) -> Gradient:
+        if self.initialised:
+            raise WrongRequest(f"shard {self.place.shard} has its first parameters already")
+        return self._gradient(member, m.Push(self.place.shard, -1, -1), incoming)
 
     def _gradient(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
         line, payload = self._lines.get(member.worker), incoming.payload

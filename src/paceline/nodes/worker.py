@@ -30,6 +30,7 @@ from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong,
 from paceline.nodes.job import Job, Network
 from paceline.nodes.pump import Pump
 from paceline.nodes.replica import Replica, Values
+from paceline.nodes.snapshot import Snapshot, Taking
 from paceline.params import Optimizer, Space
 from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import Start
@@ -107,6 +108,8 @@ class Worker:
         self._control = Control(job, network, clock, self._loop.wake)
         self._channels: dict[int, Channel] = {}  # by server
         self.places: list[m.Place] = []  # the shards
+        self._servers: dict[int, Address] = {}
+        self._origin = 0
         self._machine = Machine(-1, 1)
         self._weigh = False
         self._sending = 0  # how many shards have not taken what was last sent
@@ -125,8 +128,8 @@ class Worker:
 
     @property
     def iteration(self) -> int:
-        """The iteration under way."""
-        return self._machine.iteration
+        """The iteration under way, counted on from what there was before this run."""
+        return self._origin + self._machine.iteration
 
     @property
     def gradients(self) -> Tensor:
@@ -145,8 +148,11 @@ class Worker:
 
     # Coming and going.
 
-    def start(self, coordinator: Address, initial: Values) -> None:
-        """Take part: returns once the first parameters are in place. Those of one worker become everyone's."""
+    def start(self, coordinator: Address, initial: Values | Snapshot) -> None:
+        """Take part: returns once the first parameters are in place. Those of one worker become everyone's.
+
+        A snapshot of another run brings the optimizer's state with it, and the count of iterations.
+        """
         hello = m.WorkerHello(self.number, os.getpid())
         shapes = [m.Shape(tensor.name, tensor.shape) for tensor in self._replica.space.tensors]
         dtype = str(self._replica.dtype).removeprefix("torch.")
@@ -155,13 +161,11 @@ class Worker:
         self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
         self._replica.arrange(begin.places)
-        self._connect(begin.servers)
+        self._servers = begin.servers
+        self._connect()
         self._running = True
         if begin.initial:
-            self._replica.write(initial)
-            for place in self.places:
-                self._send(place, m.Initial(place.shard), payload=True)
-            self._wait(lambda: not self._sending, None, "handing over the first parameters")
+            self._hand_over(initial if isinstance(initial, Snapshot) else Snapshot(initial))
         self._pull = Handle(self, "the first parameters", range(len(self.places)))
         for shard, pull in self._machine.begin(self._clock()):
             self._send(self.places[shard], m.Pull(shard, pull.iteration))
@@ -248,6 +252,21 @@ class Worker:
         if error is not None:
             raise WrongRequest(error)
 
+    def snapshot(self) -> Taking:
+        """A copy of everything that the servers have, after all that this worker has pushed; `finish()` gives it."""
+        self._check_running()
+        taking = Taking(
+            self.job,
+            self._network,
+            self.places,
+            self._servers,
+            self._replica.dtype,
+            ended=lambda: self._failed,
+            clock=self._clock,
+        )
+        taking.begin()
+        return taking
+
     # What comes in.
 
     def _message(self, channel: Channel, incoming: Incoming) -> None:
@@ -265,6 +284,7 @@ class Worker:
     def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
         self._replica.take(message.shard, incoming)
         self.versions[message.shard] = message.version
+        self._origin = message.origin
         self.held_for.update(message.held_for)
         self._weigh = message.weigh
         self._settle(message.shard, message.iteration, "applied")
@@ -347,11 +367,20 @@ class Worker:
         self._decided(decisions)
         return pull
 
-    def _connect(self, servers: Mapping[int, Address]) -> None:
+    def _hand_over(self, first: Snapshot) -> None:
+        """Give the servers what to begin with."""
+        for name, row in [*first.rows.items(), (m.VALUES, first.values)]:
+            self._replica.write(row)
+            for place in self.places:
+                last = m.Initial(place.shard, first.clock, first.steps, first.numbers)
+                self._send(place, last if name == m.VALUES else m.Row(place.shard, name), payload=True)
+            self._wait(lambda: not self._sending, None, "handing over the first parameters")
+
+    def _connect(self) -> None:
         hello = m.encode(m.WorkerHello(self.number, os.getpid(), self.incarnation))
         deadline = self._clock() + self.job.start_within
         for server in sorted({place.server for place in self.places}):
-            channel = self._network.connect(servers[server], hello, self.job.digest(), deadline)
+            channel = self._network.connect(self._servers[server], hello, self.job.digest(), deadline)
             channel.peer = f"server {server}"
             channel.sink = self._landing
             channel.share(self._replica.segment)

@@ -21,6 +21,7 @@ from paceline.params import OptimizerError, Space, optimizer_from
 from paceline.params.optimizer import LOCAL
 from paceline.training.copies import copies_for
 from paceline.training.session import Session
+from paceline.training.state import State, from_snapshot, to_snapshot
 
 TORCHS_OWN = torch.optim.Optimizer
 
@@ -28,22 +29,23 @@ TORCHS_OWN = torch.optim.Optimizer
 class Link:
     """The parameters of one optimizer that are trained, and the worker that moves them."""
 
-    def __init__(self, session: Session, optimizer: TORCHS_OWN) -> None:
-        named = _named(optimizer)
-        trained = {name: p for name, p in named.items() if p.requires_grad}
+    def __init__(self, session: Session, optimizer: TORCHS_OWN, iteration: int = 0) -> None:
+        everyone = named(optimizer)
+        trained = {name: p for name, p in everyone.items() if p.requires_grad}
         if not trained:
             raise OptimizerError("none of the parameters is to be trained; requires_grad is False for all of them")
         self._session = session
         self._optimizer = optimizer
         self._names = list(trained)
         self._parameters = list(trained.values())
-        self._frozen = {name: p for name, p in named.items() if not p.requires_grad}
+        self._frozen = {name: p for name, p in everyone.items() if not p.requires_grad}
         self._settings = _settings(optimizer)
         self._rates = _rates(optimizer)
         dtype = torch.float64 if all(p.dtype == torch.float64 for p in self._parameters) else torch.float32
         space = Space({name: tuple(p.shape) for name, p in trained.items()})
-        first = {name: p.detach().to("cpu", dtype) for name, p in trained.items()}
-        self.worker: Worker = session.join(space, dtype, _described(optimizer, named), first)
+        first = to_snapshot(optimizer, trained, space, dtype, iteration)
+        self.worker: Worker = session.join(space, dtype, _described(optimizer, everyone), first)
+        self._space = space
         places = [slice(tensor.start, tensor.stop) for tensor in space.tensors]
         self._gradients = _views(self.worker.gradients, places, self._parameters)
         self._values = _views(self.worker.parameters, places, self._parameters)
@@ -75,6 +77,15 @@ class Link:
         self._take()
         self._since = monotonic()
         self._session.went_on(begun - since, self._since - begun)
+
+    def take(self, frozen: dict[str, dict[str, Any]]) -> Callable[[], State]:
+        """A copy of what the servers have, and what is remembered of parameters that they have not.
+
+        They have set it aside when this returns; the function waits for it.
+        """
+        taking = self.worker.snapshot()
+        kind = type(self._optimizer).__name__
+        return lambda: from_snapshot(taking.finish(), kind, self._space, frozen)
 
     def watch(self, wanted: Callable[[], bool]) -> None:
         """From now on push each shard as soon as backward has all its gradients, where that is wanted."""
@@ -144,20 +155,20 @@ class Link:
             )
 
 
-def _named(optimizer: TORCHS_OWN) -> dict[str, Tensor]:
+def named(optimizer: TORCHS_OWN) -> dict[str, Tensor]:
     """All parameters by name: the user's own names if the optimizer has them, else group and place in it."""
-    named: dict[str, Tensor] = {}
+    found: dict[str, Tensor] = {}
     for number, group in enumerate(optimizer.param_groups):
         names = group.get("param_names") or [f"{number}.{n}" for n in range(len(group["params"]))]
-        named.update(zip(names, group["params"], strict=True))
-    return named
+        found.update(zip(names, group["params"], strict=True))
+    return found
 
 
-def _described(optimizer: TORCHS_OWN, named: dict[str, Tensor]) -> params.Optimizer:
+def _described(optimizer: TORCHS_OWN, everyone: dict[str, Tensor]) -> params.Optimizer:
     """The optimizer as it travels, without what is frozen."""
-    described = optimizer_from(optimizer, {id(p): name for name, p in named.items()})
+    described = optimizer_from(optimizer, {id(p): name for name, p in everyone.items()})
     groups = (
-        replace(group, tensors=tuple(name for name in group.tensors if named[name].requires_grad))
+        replace(group, tensors=tuple(name for name in group.tensors if everyone[name].requires_grad))
         for group in described.groups
     )
     return replace(described, groups=tuple(groups))

@@ -15,22 +15,33 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from paceline.params import OptimizerError
-from paceline.training.link import Link
+from paceline.training.link import Link, named
+from paceline.training.saving import Saving
 from paceline.training.session import Session, session
+from paceline.training.state import State
 
 
 class Optimizer(torch.optim.Optimizer):
     """`overlap` pushes each slice as soon as backward has its gradients. It is off unless asked for, because that is
     before anybody could clip them, and at every backward that is not within `no_sync()`.
 
-    In a run, connecting takes place here, as it does in DDP: the parameters of worker 0 become everyone's.
+    In a run, connecting takes place here, as it does in DDP: the parameters of worker 0 become everyone's, and so does
+    what its optimizer remembers, if it was loaded. `iteration` is how many there were before.
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, *, overlap: bool = False, place: Session | None = None
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        overlap: bool = False,
+        iteration: int = 0,
+        place: Session | None = None,
     ) -> None:
+        if iteration < 0:
+            raise OptimizerError(f"iteration is {iteration}; it is how many there were before, 0 or more")
         if isinstance(optimizer, Optimizer):
             raise OptimizerError("this is a paceline.Optimizer already; wrap one of torch.optim")
         super().__init__(optimizer.param_groups, optimizer.defaults)
@@ -38,9 +49,12 @@ class Optimizer(torch.optim.Optimizer):
         self._share()
         self._session = place or session()
         self._sync = True
+        self._iteration = iteration  # alone
+        self.saving = Saving()
         self._link: Link | None = None
         if self._session is not None:
-            self._link = Link(self._session, self._inner)
+            self._link = Link(self._session, self._inner, iteration)
+            self._session.before_leaving(self.saving.wait)
             if overlap:
                 self._link.watch(lambda: self._sync)
 
@@ -60,12 +74,13 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def iteration(self) -> int:
-        """The iteration under way, in a run."""
-        return 0 if self._link is None else self._link.worker.iteration
+        """The iteration under way, from 0."""
+        return self._iteration if self._link is None else self._link.worker.iteration
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Push the gradients and go on with the parameters that come back."""
         if self._link is None:
+            self._iteration += 1
             return self._inner.step() if closure is None else self._inner.step(closure)
         loss = None
         if closure is not None:
@@ -95,12 +110,45 @@ class Optimizer(torch.optim.Optimizer):
             self._inner.add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """Groups and settings; in a run, what the optimizer remembers of each parameter is with the servers."""
-        return self._inner.state_dict()
+        """As torch's own. In a run, what the optimizer remembers is fetched from the servers, which takes a while."""
+        mine = self._inner.state_dict()
+        if self._link is not None:
+            remembered = self.take()().remembered
+            mine["state"] = {n: remembered[name] for n, name in enumerate(self.named) if name in remembered}
+        return mine
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if self._link is not None:
+            raise OptimizerError(
+                "the run has begun; load into torch's own optimizer before it is wrapped, and the run starts from that"
+            )
         self._inner.load_state_dict(state_dict)
         self._share()
+
+    # For checkpoints.
+
+    @property
+    def kind(self) -> str:
+        """Which optimizer it wraps."""
+        return type(self._inner).__name__
+
+    @property
+    def named(self) -> dict[str, Tensor]:
+        """All parameters, in torch's order."""
+        return named(self._inner)
+
+    def take(self) -> Callable[[], State]:
+        """A copy as of now. In a run it is on its way when this returns; the function waits for it, on any thread."""
+        names = {id(p): name for name, p in self.named.items()}
+        mine = {
+            names[id(p)]: {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
+            for p, state in self._inner.state.items()
+            if self._link is None or not p.requires_grad
+        }
+        if self._link is not None:
+            return self._link.take(mine)
+        taken = State(self._iteration, {}, mine)
+        return lambda: taken
 
     def _share(self) -> None:
         self.param_groups = self._inner.param_groups

@@ -8,17 +8,16 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import monotonic, sleep
 
 import torch
 from msgspec import Struct
-from torch import Tensor
 
 from paceline.launch.environment import Place, resolve
 from paceline.launch.node import LIMITS
 from paceline.launch.run_file import RunFile
-from paceline.nodes import Worker, WrongRequest
+from paceline.nodes import Snapshot, Worker, WrongRequest
 from paceline.params import Optimizer, Space
 from paceline.slowness import Delays
 from paceline.wire import SocketNetwork
@@ -50,10 +49,11 @@ class Session:
         self._delays = Delays(run.slow, "worker", place.rank, run.job.seed)
         self._began = self._reported = monotonic()
         self._over = False
+        self._before_leaving: list[Callable[[], None]] = []
         self._steps = 0
         self._computing = self._waiting = 0.0
 
-    def join(self, space: Space, dtype: torch.dtype, optimizer: Optimizer, first: Mapping[str, Tensor]) -> Worker:
+    def join(self, space: Space, dtype: torch.dtype, optimizer: Optimizer, first: Snapshot) -> Worker:
         """Take part in the run; returns when its first parameters are here."""
         if self._worker is not None:
             raise WrongRequest("this process takes part already; put all parameters into one optimizer, in groups")
@@ -92,6 +92,15 @@ class Session:
         held_for = {} if self._worker is None else dict(self._worker.held_for)
         return Progress(iteration, self._steps, self._computing, self._waiting, samples, held_for)
 
+    def before_leaving(self, call: Callable[[], None]) -> None:
+        """Something that has to be finished while the run is still on."""
+        self._before_leaving.append(call)
+
+    def settle(self) -> None:
+        """Finish what has to be finished."""
+        while self._before_leaving:
+            self._before_leaving.pop()()
+
     def leave(self, *, well: bool = True) -> None:
         """The script is over. If it did not end well, the others see this worker die."""
         if self._worker is None or self._over:
@@ -122,4 +131,5 @@ def set_session(current: Session | None) -> None:
 
 
 def _leave_at_exit(current: Session) -> None:
+    current.settle()
     current.leave(well=not hasattr(sys, "last_value"))
