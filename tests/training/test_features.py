@@ -53,7 +53,7 @@ def test_without_a_launcher_the_script_trains_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
-@pytest.mark.parametrize("feature", ["plain", "groups", "overlap accumulate"])
+@pytest.mark.parametrize("feature", ["plain", "overlap plain", "overlap accumulate"])
 def test_on_a_gpu_it_ends_there_within_rounding(feature: str, tmp_path: Path) -> None:
     job = Job(workers=2, servers=3, deterministic=True)
     with ScriptRun(job, SCRIPT, [feature, str(tmp_path), "cuda"], tmp_path / "run") as run:

@@ -156,6 +156,7 @@ def step(
         list[int] | None,
         typer.Option(metavar="N", min=2, help="How many workers; give it again for more. Without it, 2 and 4."),
     ] = None,
+    device: Annotated[str, typer.Option(help="Where workers compute: cpu, or cuda, which they share.")] = "cpu",
     repeats: Repeats = 7,
     as_json: AsJson = False,
 ) -> None:
@@ -164,9 +165,11 @@ def step(
         if name not in steps.NETS:
             raise typer.BadParameter(f"there is no {name!r}; there are {', '.join(steps.NETS)}", param_hint="--net")
     nets, counts = [name for name in steps.NETS if not net or name in net], workers or [2, 4]
-    table = _table("Milliseconds of a step", "net", "workers", "system", "a step", "added", "of what DDP adds")
+    table = _table(
+        f"Milliseconds of a step, on {device}", "net", "workers", "system", "a step", "added", "of what DDP adds"
+    )
     try:
-        for rows in _progress(steps.measure(nets, counts, repeats), len(nets) * len(counts), "step"):
+        for rows in _progress(steps.measure(nets, counts, repeats, device), len(nets) * len(counts), "step"):
             if as_json:
                 _print_rows(rows)
             for row in rows:

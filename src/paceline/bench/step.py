@@ -27,6 +27,7 @@ class StepRow(Struct, frozen=True):
     """One system with one network. `added_ms` is what it adds to a step, `of_ddp` that in parts of what DDP adds."""
 
     net: str
+    device: str
     workers: int
     system: str
     step_ms: float
@@ -34,23 +35,23 @@ class StepRow(Struct, frozen=True):
     of_ddp: float
 
 
-def measure(nets: Sequence[Net], workers: Sequence[int], repeats: int) -> Iterator[list[StepRow]]:
+def measure(nets: Sequence[Net], workers: Sequence[int], repeats: int, device: str = "cpu") -> Iterator[list[StepRow]]:
     """For each network and number of workers, the rows of all systems."""
     for net in nets:
         for count in workers:
             with ExitStack() as stack:
-                groups = [stack.enter_context(_group(net, system, count)) for system in SYSTEMS]
+                groups = [stack.enter_context(_group(net, system, count, device)) for system in SYSTEMS]
                 taken = take_turns(groups, repeats)
             alone = taken[0]
             added = [median(a - b for a, b in zip(mine, alone, strict=True)) for mine in taken]
             ddp = added[SYSTEMS.index("ddp")]
             yield [
-                StepRow(net, count, system, 1e3 * median(mine), 1e3 * more, more / ddp)
+                StepRow(net, device, count, system, 1e3 * median(mine), 1e3 * more, more / ddp)
                 for system, mine, more in zip(SYSTEMS, taken, added, strict=True)
             ]
 
 
-def _group(net: Net, system: System, workers: int) -> Group:
+def _group(net: Net, system: System, workers: int, device: str) -> Group:
     servers = SERVERS if system.startswith("paceline") else 0
     return Group(
         f"{system} with {net}",
@@ -59,5 +60,5 @@ def _group(net: Net, system: System, workers: int) -> Group:
         servers=SERVERS,
         elements=0,
         members=[("worker", rank) for rank in range(workers)] + [("server", rank) for rank in range(servers)],
-        environment=Training(net, system).environment(),
+        environment=Training(net, system, device).environment(),
     )

@@ -22,7 +22,7 @@ from paceline.params.crew import Crew
 from paceline.sync import ModelError
 from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop, WireError
 
-THREADS = 2  # for sums and steps, if there are cores for them: two fill what bandwidth the memory has
+THREADS = 4  # at most, for sums and steps: one does not fill the bandwidth of the memory
 
 
 class Server:

@@ -70,9 +70,9 @@ class Worker:
     the parameter, or `skip` it and count.
 
     With `in_place`, parameters of a server on the same host are not copied: `parts` has, for each shard, a tensor over
-    the server's own memory, until the next push. Only read it: whoever writes there ends the process. A server has two
-    places for its values, so this is for models whose workers wait for each other, as under `bsp`; under others an
-    update may have to wait until a slow worker has read.
+    the server's own memory, until the next push or until `give_back`. Only read it: whoever writes there ends the
+    process. A server has two places for its values; unless workers wait for each other, as under `bsp`, an update may
+    have to wait until a slow worker has read. So give them back soon.
     """
 
     def __init__(
@@ -176,6 +176,11 @@ class Worker:
         self._check_running()
         with self._pump.mine():
             self._wait(lambda: not self._sending, None, "the servers to take the last gradient")
+
+    def give_back(self) -> None:
+        """What was read in place is not needed any more: the servers may write there."""
+        with self._pump.mine():
+            self._replica.give_back(range(len(self.places)))
 
     def close(self, *, well: bool = True) -> None:
         """Leave: in good order if nothing has gone wrong, here or with the training; else as if it had died."""

@@ -1,12 +1,13 @@
 """Between a user's parameters and the worker: gradients go out, parameters come in, with as few copies as there can be.
 
 Parameters that the wire can write to (on the CPU, contiguous, of the type that the servers keep) are moved into the
-worker's own memory, where new values land. All others are copied.
+worker's own memory, where new values land. All others are copied; if all of them are on a GPU, from where the servers
+have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -43,18 +44,28 @@ class Link:
         self._rates = _rates(optimizer)
         dtype = torch.float64 if all(p.dtype == torch.float64 for p in self._parameters) else torch.float32
         space = Space({name: tuple(p.shape) for name, p in trained.items()})
+        in_place = all(p.device.type == "cuda" and p.is_contiguous() for p in self._parameters)
         first = to_snapshot(optimizer, trained, space, dtype, iteration)
-        self.worker: Worker = session.join(space, dtype, _described(optimizer, everyone), first)
+        self.worker: Worker = session.join(space, dtype, _described(optimizer, everyone), first, in_place=in_place)
         self._space = space
         places = [slice(tensor.start, tensor.stop) for tensor in space.tensors]
         self._gradients = _views(self.worker.gradients, places, self._parameters)
-        self._values = _views(self.worker.parameters, places, self._parameters)
-        self._copies = copies_for(self._parameters, (self.worker.gradients, self.worker.parameters))
         self._of_shard = _of_shard(self.worker, places)
-        self._copied = [n for n, p in enumerate(self._parameters) if not _can_move(p, dtype)]
-        for n, p in enumerate(self._parameters):
-            if n not in self._copied:
-                p.data = self._values[n]
+        self._copies = copies_for(self._parameters)
+        self._copies.pin(self.worker.gradients, writable=True)
+        self._pieces: list[tuple[Tensor, int, slice]] = []  # of parameters that are read in place: shard, and where
+        self._copied: list[tuple[Tensor, Tensor]] = []  # parameters that are not, and their values
+        if in_place:
+            self._pieces = list(_pieces(self.worker, places, self._parameters))
+        else:
+            self._copies.pin(self.worker.parameters, writable=True)
+            for p, value in zip(
+                self._parameters, _views(self.worker.parameters, places, self._parameters), strict=True
+            ):
+                if _can_move(p, dtype):
+                    p.data = value
+                else:
+                    self._copied.append((p, value))
         self._written: set[int] = set()  # the parameters whose gradient of this iteration is in place
         self._pushed: set[int] = set()  # the shards that have theirs
         self._take()
@@ -71,6 +82,7 @@ class Link:
             self._push(shard for shard in range(len(self._of_shard)) if shard not in self._pushed)
             self.worker.clock()
         else:
+            self._copies.finish()
             self.worker.step()
         self._written.clear()
         self._pushed.clear()
@@ -113,6 +125,7 @@ class Link:
         chosen = list(shards)
         if chosen:
             self._pushed.update(chosen)
+            self._copies.finish()
             self.worker.push(shards=chosen, answer=False)
 
     def _write(self, chosen: Sequence[int]) -> None:
@@ -134,7 +147,17 @@ class Link:
 
     def _take(self) -> None:
         """The parameters have come."""
-        self._copies.back([self._parameters[n] for n in self._copied], [self._values[n] for n in self._copied])
+        if self._pieces:
+            parts = self.worker.parts
+            for part in parts:
+                self._copies.pin(part, writable=False)
+            self._copies.back(
+                [p for p, _, _ in self._pieces], [parts[shard][place] for _, shard, place in self._pieces]
+            )
+            self._copies.finish()
+            self.worker.give_back()
+        else:
+            self._copies.back([p for p, _ in self._copied], [value for _, value in self._copied])
         torch.autograd.graph.increment_version(self._parameters)
 
     def _check(self) -> None:
@@ -187,6 +210,19 @@ def _settings(optimizer: TORCHS_OWN) -> list[dict[str, Any]]:
 
 def _views(flat: Tensor, places: Sequence[slice], like: Sequence[Tensor]) -> list[Tensor]:
     return [flat[place].view(p.shape) for place, p in zip(places, like, strict=True)]
+
+
+def _pieces(
+    worker: Worker, places: Sequence[slice], parameters: Sequence[Tensor]
+) -> Iterator[tuple[Tensor, int, slice]]:
+    """Parts of parameters that are whole in one shard, flat: which shard, and where in it."""
+    for p, place in zip(parameters, places, strict=True):
+        flat = p.detach().view(-1)
+        for shard in worker.places:
+            start, stop = max(place.start, shard.start), min(place.stop, shard.stop)
+            if start < stop:
+                part = flat[start - place.start : stop - place.start]
+                yield part, shard.shard, slice(start - shard.start, stop - shard.start)
 
 
 def _of_shard(worker: Worker, places: Sequence[slice]) -> list[set[int]]:

@@ -53,13 +53,17 @@ class Session:
         self._steps = 0
         self._computing = self._waiting = 0.0
 
-    def join(self, space: Space, dtype: torch.dtype, optimizer: Optimizer, first: Snapshot) -> Worker:
-        """Take part in the run; returns when its first parameters are here."""
+    def join(
+        self, space: Space, dtype: torch.dtype, optimizer: Optimizer, first: Snapshot, *, in_place: bool = False
+    ) -> Worker:
+        """Take part in the run; returns when its first parameters are here, or where they can be read `in_place`."""
         if self._worker is not None:
             raise WrongRequest("this process takes part already; put all parameters into one optimizer, in groups")
         network = SocketNetwork(wire=self._run.wire, token=self._run.token, limits=LIMITS)
         shapes = {tensor.name: tensor.shape for tensor in space.tensors}
-        self._worker = Worker(self._run.job, network, shapes, number=self.rank, dtype=dtype, optimizer=optimizer)
+        self._worker = Worker(
+            self._run.job, network, shapes, number=self.rank, dtype=dtype, optimizer=optimizer, in_place=in_place
+        )
         self._worker.start(self._run.coordinator, first)
         self._began = monotonic()
         return self._worker

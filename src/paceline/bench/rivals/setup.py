@@ -18,6 +18,7 @@ class Training(Struct, frozen=True):
 
     net: Net
     system: System
+    device: str = "cpu"
 
     def environment(self) -> dict[str, str]:
         return {VARIABLE: msgspec.json.encode(self).decode()}

@@ -26,7 +26,7 @@ from paceline.wire import SocketNetwork
 
 BATCH = 64
 RATE = 0.01
-SHAPES = {"cnn": (1, 28, 28), "mlp": (1, 28, 28), "resnet18": (3, 32, 32)}
+SHAPES = {"cnn": (1, 28, 28), "mlp": (1, 28, 28), "resnet18": (3, 16, 16)}  # so that no step takes seconds on one core
 
 
 @contextmanager
@@ -38,9 +38,10 @@ def work(place: Place) -> Iterator[Rounds]:
         yield nothing
         return
     torch.manual_seed(1)
-    model: nn.Module = getattr(nets, training.net)()
+    model: nn.Module = getattr(nets, training.net)().to(training.device)
     torch.manual_seed(place.rank)
-    inputs, labels = torch.randn(BATCH, *SHAPES[training.net]), torch.randint(10, (BATCH,))
+    inputs = torch.randn(BATCH, *SHAPES[training.net]).to(training.device)
+    labels = torch.randint(10, (BATCH,)).to(training.device)
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     if training.system == "ddp":
         dist.init_process_group(
@@ -59,6 +60,8 @@ def work(place: Place) -> Iterator[Rounds]:
     def rounds(n: int) -> None:
         for _ in range(n):
             step(model, optimizer, inputs, labels)
+        if training.device != "cpu":
+            torch.cuda.synchronize()
 
     rounds(1)
     if training.system != "none":
@@ -74,7 +77,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, lab
 
 def check_alike(model: nn.Module, place: Place) -> None:
     """Have all workers the same parameters after a step, and not those they began with?"""
-    flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
     mine = sha256(flat.numpy().tobytes()).hexdigest()
     seen = Path(place.folder) / f"after-{place.rank}"
     seen.with_suffix(".part").write_text(mine)
