@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,8 @@ def test_what_goes_wrong_in_a_script_is_what_the_user_sees(text: str, words: str
         (["--slow", "worker 7: 5x", "script.py"], "there is no worker 7 in a run of 2"),
         (["--slow", "worker 1: fast", "script.py"], "--slow"),
         (["--deterministic", "--sync", "asp", "script.py"], "deterministic sums need"),
+        (["--port", "65536", "script.py"], "--port is 65536; it is a number from 0"),
+        (["--port", "4000", "--wire", "shared-memory", "script.py"], "--port has no meaning"),
     ],
 )
 def test_what_cannot_be_run_is_told_in_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
@@ -115,6 +118,26 @@ def test_what_cannot_be_run_is_told_in_one_line(arguments: list[str], words: str
     assert ran.returncode == 2
     assert words in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["run", "script.py"], ["serve", "--workers", "2"]])
+def test_a_port_that_is_taken_is_told_in_one_line(command: list[str], tmp_path: Path) -> None:
+    script(tmp_path, scripts.SHORT)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = paceline(command[0], "--port", str(port), *command[1:], cwd=tmp_path)
+    assert ran.returncode == 2
+    assert f"127.0.0.1:{port}: is taken by another process; choose another port" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_port_of_ones_choice(tmp_path: Path) -> None:
+    script(tmp_path, scripts.SHORT)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ran = paceline("run", "--port", str(port), "--folder", "run", "script.py", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert RunFile.read(tmp_path / "run").coordinator.port == port
 
 
 def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:

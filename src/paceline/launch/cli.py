@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from paceline.slowness import Slowness
 
 MOST_WORKERS = 256  # processes on one machine
+MOST_PORT = 65535
 SERVE_WITHIN = 3600.0  # seconds for workers to come that somebody else starts
 
 Workers = Annotated[int, typer.Option(help=f"How many workers, 1 to {MOST_WORKERS}.")]
@@ -28,6 +29,9 @@ Expression = Annotated[str, typer.Option(metavar="EXPR", help="The synchronizati
 Folder = Annotated[str | None, typer.Option(help="Where logs, traces and the file about the run go.")]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Sum in order of the workers: bsp then repeats bit by bit.")
+]
+Port = Annotated[
+    int, typer.Option(metavar="N", help="Where the coordinator listens on loopback; without it, any port that is free.")
 ]
 Seed = Annotated[int, typer.Option(help="For probabilistic models and random slowness.")]
 
@@ -51,6 +55,7 @@ def run(
     wire: Annotated[
         Literal["auto", "tcp", "shared-memory"], typer.Option(help="How nodes talk to each other.")
     ] = "auto",
+    port: Port = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not show what the workers print.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary alone, as one JSON document.")] = False,
 ) -> None:
@@ -69,7 +74,9 @@ def run(
     if threads is not None:
         cores = replace(cores, threads=threads)
     try:
-        started = ScriptRun(job, script, arguments or [], where, slow=slownesses, wire=wire, cores=cores)
+        started = ScriptRun(
+            job, script, arguments or [], where, slow=slownesses, wire=wire, port=_port(port, wire), cores=cores
+        )
         summary = _watch(started, quiet=quiet or as_json)
     except NodeError as error:
         stop(str(error))
@@ -91,6 +98,7 @@ def serve(
     folder: Folder = None,
     seed: Seed = 0,
     deterministic: Deterministic = False,
+    port: Port = 0,
 ) -> None:
     """Start coordinator and servers alone, for workers that something else starts, such as torchrun.
 
@@ -103,7 +111,7 @@ def serve(
     where = _folder(folder, "serve")
     where.mkdir(parents=True, exist_ok=True)
     try:
-        with LocalCluster(job, "", folder=where, traces=where) as cluster:
+        with LocalCluster(job, "", folder=where, traces=where, port=_port(port)) as cluster:
             typer.echo(f"PACELINE_RUN={where.resolve()}")
             errors = [one.error for one in cluster.wait(None).values() if one.error is not None]
     except NodeError as error:
@@ -188,6 +196,14 @@ def _parse(expression: str) -> Any:
         return parse(expression)
     except ModelError as error:
         stop(f"{error}. See paceline models")
+
+
+def _port(port: int, wire: str = "auto") -> int:
+    if not 0 <= port <= MOST_PORT:
+        stop(f"--port is {port}; it is a number from 0, for any that is free, to {MOST_PORT}")
+    if port and wire == "shared-memory":
+        stop("--port has no meaning with --wire shared-memory, which does not listen on the network")
+    return port
 
 
 def _slow(texts: Sequence[str], workers: int, servers: int) -> tuple[Slowness, ...]:

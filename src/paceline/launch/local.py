@@ -96,10 +96,14 @@ class _Process:
         self._tell(None)
 
     def _tell(self, line: Line | None) -> None:
-        if self._news is not None and not isinstance(line, Listening):
-            self._news.put((self.name, line))
-        elif not isinstance(line, Result):
+        if self._news is None:
+            if not isinstance(line, Result):
+                self._said.put(line)
+            return
+        if line is None or isinstance(line, Listening):  # whoever waits for it to start
             self._said.put(line)
+        if not isinstance(line, Listening):
+            self._news.put((self.name, line))
 
 
 class LocalCluster:
@@ -110,7 +114,7 @@ class LocalCluster:
 
     Without a program no worker is started; others may join. `folder` is where logs and the file about the run go, and
     stay; else they are gone when the run is. What nodes say goes to `news` if that is given. `paths` are where modules
-    are looked for first.
+    are looked for first, `port` is the coordinator's.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class LocalCluster:
         arguments: dict[str, Any] | None = None,
         *,
         wire: Wire = "auto",
+        port: int = 0,
         traces: Path | None = None,
         folder: Path | None = None,
         slow: Sequence[Slowness] = (),
@@ -133,7 +138,7 @@ class LocalCluster:
         self._news = news
         self._cores = cores or assign((), job.workers, job.servers)
         self._seat = Seat(
-            role="worker", job=job, program=program, arguments=arguments or {}, wire=wire, paths=tuple(paths)
+            role="worker", job=job, program=program, arguments=arguments or {}, wire=wire, port=port, paths=tuple(paths)
         )
         self._traces = traces
         self._folder = folder
@@ -218,7 +223,7 @@ class LocalCluster:
         coordinator = self._start_process("coordinator", replace(self._seat, role="coordinator"))
         first = coordinator.next(self.job.start_within)
         if not isinstance(first, Listening):
-            raise StartFailed(f"the coordinator did not start: {coordinator.log()}")
+            raise StartFailed(f"the coordinator did not start: {coordinator.ended().error or coordinator.log()}")
         self._address = first.address
         assert self._folder is not None
         RunFile(job=self.job, coordinator=self._address, wire=self._wire, slow=self._slow).write(self._folder)

@@ -63,6 +63,7 @@ class Seat(Struct, frozen=True, kw_only=True):
     number: int = 0
     coordinator: Address | None = None
     wire: Wire = "auto"
+    port: int = 0  # of the coordinator; 0: any that is free
     token: str | None = None
     trace: str | None = None
     program: str = ""  # of a worker: "module:function", called with its post
@@ -83,7 +84,8 @@ class Post:
         self.arguments = seat.arguments
         self._says = says
         self._leash = leash
-        self._network = SocketNetwork(wire=seat.wire, token=seat.token, limits=LIMITS)
+        port = seat.port if seat.role == "coordinator" else 0
+        self._network = SocketNetwork(wire=seat.wire, token=seat.token, limits=LIMITS, port=port)
 
     @property
     def coordinator(self) -> Address:

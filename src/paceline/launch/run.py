@@ -78,6 +78,7 @@ class ScriptRun:
         *,
         slow: Sequence[Slowness] = (),
         wire: Wire = "auto",
+        port: int = 0,
         cores: Cores | None = None,
     ) -> None:
         if not script.is_file():
@@ -93,6 +94,7 @@ class ScriptRun:
             PROGRAM,
             {"script": str(script), "argv": list(arguments), "folder": str(folder)},
             wire=wire,
+            port=port,
             traces=folder,
             folder=folder,
             slow=slow,

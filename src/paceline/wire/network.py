@@ -10,6 +10,7 @@ where others can listen or meddle, use TLS. Within one host nothing is encrypted
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import socket
@@ -119,7 +120,10 @@ class SocketNetwork:
             tcp = socket.create_server(where, family=family, backlog=BACKLOG)
             _size_buffers(tcp, where[0])
         except (OSError, OverflowError, UnicodeError) as error:
-            raise NetworkError(f"{self._bind}:{self._port}", f"cannot be listened on: {error}") from None
+            why = f"cannot be listened on: {error}"
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                why = "is taken by another process; choose another port, or 0 for any that is free"
+            raise NetworkError(f"{self._bind}:{self._port}", why) from None
         tcp.setblocking(False)
         return tcp
 
