@@ -38,6 +38,14 @@ def test_digits_are_learnt_and_two_runs_are_the_same() -> None:
     assert run("digits", "--epochs", "2")[:2] == lines[:2]
 
 
+def test_checkpoints_are_gone_on_from(tmp_path: Path) -> None:
+    folder = ["--folder", str(tmp_path)]
+    assert run("checkpoints", *folder, "--iterations", "60")[0] == "from iteration 0"
+    lines = run("checkpoints", *folder)
+    assert lines[0] == "from iteration 50"
+    assert float(lines[-1].split()[-1]) > 0.9, lines
+
+
 @pytest.mark.parametrize(
     ("script", "net", "data"),
     [
