@@ -22,8 +22,9 @@ Wrap = Callable[[torch.optim.Optimizer], torch.optim.Optimizer]
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, *, sparse: bool = False) -> None:
         super().__init__()
+        self.table = nn.Embedding(6, 9, sparse=True) if sparse else None
         self.first = nn.Linear(9, 16)
         self.norm = nn.BatchNorm1d(16)
         self.middle = nn.Linear(16, 16)
@@ -34,6 +35,8 @@ class Net(nn.Module):
         self.last.weight = nn.Parameter(self.last.weight.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.table is not None:
+            x = x + self.table((x[:, 0] > 0).long() * 4)  # of its rows some get no gradient
         x = torch.relu(self.norm(self.first(x)))
         x = torch.relu(self.middle(torch.relu(self.middle(x))))  # used twice
         return self.frozen(self.last(x))  # type: ignore[no-any-return]
@@ -48,7 +51,7 @@ def batches() -> Iterator[tuple[Tensor, Tensor]]:
 
 def train(feature: str, wrap: Wrap, device: str = "cpu") -> dict[str, Tensor]:
     torch.manual_seed(3)
-    model = Net().to(device)
+    model = Net(sparse=feature == "sparse").to(device)
     optimizer = wrap(OPTIMIZERS.get(feature, sgd)(model))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5) if feature == "schedule" else None
     forward = torch.compile(model, backend="eager") if feature == "compile" else model
@@ -89,6 +92,7 @@ def groups(model: Net) -> torch.optim.Optimizer:
 OPTIMIZERS: dict[str, Callable[[Net], torch.optim.Optimizer]] = {
     "groups": groups,
     "names": lambda model: torch.optim.AdamW(model.named_parameters(), lr=0.01, weight_decay=0),
+    "sparse": lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
 }
 
 
