@@ -119,6 +119,8 @@ def constant_snapshots(seat: Any) -> int:
                         part = values[place.start : place.stop]
                         mixed += bool((part != part[0]).any())
                 taking = worker.snapshot()
+        if taking is not None:
+            taking.finish()
         return mixed
 
 

@@ -20,7 +20,17 @@ from paceline.nodes import messages as m
 from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
 from paceline.nodes.replica import Values
-from paceline.wire import Address, Channel, FrameError, Incoming, Loop, Timeout, WireError
+from paceline.wire import (
+    Address,
+    Channel,
+    ChannelClosed,
+    FrameError,
+    Incoming,
+    Loop,
+    Timeout,
+    Unreachable,
+    WireError,
+)
 
 LOOK = 0.5  # seconds after which to look whether the run is still on
 
@@ -83,7 +93,10 @@ class Taking:
         hello = m.encode(m.OperatorHello(os.getpid()))
         try:
             for server in sorted({place.server for place in self._places.values()}):
-                channel = self._network.connect(self._servers[server], hello, self._job.digest(), deadline)
+                try:
+                    channel = self._network.connect(self._servers[server], hello, self._job.digest(), deadline)
+                except (ChannelClosed, Timeout, Unreachable) as error:
+                    raise self._ended() or PeerLost(f"server {server} is gone: {error}") from None
                 channel.peer = f"server {server}"
                 channel.sink = self._landing
                 self._loop.add(channel, self._message, self._closed)

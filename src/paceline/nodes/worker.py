@@ -35,7 +35,17 @@ from paceline.params import Optimizer, Space
 from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import Start
 from paceline.sync.worker import Worker as Machine
-from paceline.wire import Address, Channel, FrameError, Incoming, Loop, Timeout, WireError
+from paceline.wire import (
+    Address,
+    Channel,
+    ChannelClosed,
+    FrameError,
+    Incoming,
+    Loop,
+    Timeout,
+    Unreachable,
+    WireError,
+)
 
 VERDICT = 1.0  # how long to wait for the coordinator to say why a server's connection has closed
 NO_REASON = Reason("", "open")  # a grant's reason stays with the server, in its trace
@@ -156,7 +166,10 @@ class Worker:
         hello = m.WorkerHello(self.number, os.getpid())
         shapes = [m.Shape(tensor.name, tensor.shape) for tensor in self._replica.space.tensors]
         dtype = str(self._replica.dtype).removeprefix("torch.")
-        self._control.start(coordinator, hello, m.Describe(shapes, dtype, self._optimizer))
+        try:
+            self._control.start(coordinator, hello, m.Describe(shapes, dtype, self._optimizer))
+        except (ChannelClosed, Timeout, Unreachable) as error:
+            raise PeerLost(f"the coordinator is gone, or was never there: {error}") from None
         begin = self._control.wait_for(m.Begin, self.job.start_within)
         self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
@@ -385,7 +398,10 @@ class Worker:
         hello = m.encode(m.WorkerHello(self.number, os.getpid(), self.incarnation))
         deadline = self._clock() + self.job.start_within
         for server in sorted({place.server for place in self.places}):
-            channel = self._network.connect(self._servers[server], hello, self.job.digest(), deadline)
+            try:
+                channel = self._network.connect(self._servers[server], hello, self.job.digest(), deadline)
+            except (ChannelClosed, Timeout, Unreachable) as error:  # it has ended: the coordinator may know why
+                raise self._control.verdict(VERDICT) or PeerLost(f"server {server} is gone: {error}") from None
             channel.peer = f"server {server}"
             channel.sink = self._landing
             channel.share(self._replica.segment)
