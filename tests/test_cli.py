@@ -11,7 +11,8 @@ from importlib.metadata import entry_points, version
 import pytest
 from typer.testing import CliRunner, Result
 
-from paceline.cli import SHOWN, app, main
+from paceline.cli import app, main
+from paceline.sim.cli import SHOWN
 from paceline.sync import MODELS
 
 SMALL = ("--paces", "1,1,3", "--seconds", "9", "--jitter", "0")
@@ -72,7 +73,9 @@ def test_demo_compares_with_bsp_even_if_it_is_not_shown() -> None:
 
 def test_demo_as_json_has_all_figures_and_spans() -> None:
     document = json.loads(fine("simulate", *SMALL, "--sync", "bsp", "--sync", "drop(n_t=2)", "--shards", "2", "--json"))
-    assert (document["paces"], document["seconds"], document["shards"]) == ([1, 1, 3], 9, 2)
+    machines = document["cluster"]
+    assert ([group["seconds"] for group in machines["workers"]], document["seconds"]) == ([1, 1, 3], 9)
+    assert machines["servers"]["count"] == 2
     bsp, drop = document["models"]
     assert (bsp["model"], bsp["iterations"], bsp["vs_bsp"], bsp["held_pulls"]) == ("bsp", 9, 1.0, 12)
     assert drop["vs_bsp"] == 18 / 9
@@ -171,7 +174,7 @@ ERRORS = [
     (("simulate", "--shards", "0"), "--shards 0 is too few; give a whole number from 1"),
     (("simulate", "--jitter", "1.5"), "jitter is 1.5; give a share from 0 to below 1"),
     (("simulate", "--latency", "-1"), "latency of -1"),
-    (("simulate", "--paces", "0.000001"), "give fewer --seconds"),
+    (("simulate", "--paces", "0.000001", "--seconds", "24"), "give fewer --seconds"),
     (("simulate", "--frob"), "--frob"),
     (("frobnicate",), "frobnicate"),
     (("models", "nope"), "there is no model 'nope'"),

@@ -22,27 +22,14 @@ from typer.core import TyperGroup
 from paceline.bench.cli import app as bench
 from paceline.demo.cli import demo
 from paceline.launch.cli import run, serve, sync
-from paceline.observe import Compared, Difference, TraceError, draw, read, words
+from paceline.observe import Difference, TraceError, read, words
 from paceline.observe import replay as replay_trace
 from paceline.observe.terminal import complain, console_for_figures, print_json, stop
-from paceline.sim import ClusterError, Timeline
-from paceline.sim import simulate as simulated
-from paceline.sync import MODELS, InvariantViolated, Model, ModelError, parse, signature
+from paceline.sim.cli import simulate
+from paceline.sync import MODELS, Model, ModelError, parse, signature
 from paceline.sync.models.base import NODEFAULT, parameters, show
 from paceline.sync.models.pssp import PSSP
 
-SHOWN = (
-    "bsp",
-    "ssp(s=3)",
-    "pssp(s=3, c=0.5, release=soft)",
-    "drop(n_t=3)",
-    "psp(c=2, tau_push=0.5)",
-    "elastic_bsp(R=15)",
-    "esync",
-    "asp",
-)
-LONGER = 20  # how many times as long the long run is
-LIMIT = 500_000  # how many iterations, counted on each shard, a simulation may take; some seconds
 UPDATES = {
     "immediate": "each gradient is applied when it comes",
     "round": "the gradients of a round are averaged and applied together",
@@ -90,6 +77,7 @@ app.command(
 )(run)
 app.command(epilog="Example: paceline serve --workers 4 --folder runs/mine")(serve)
 app.command(epilog="Example: paceline sync runs/mine 'ssp(s=3)'")(sync)
+app.command(epilog="Example: paceline simulate --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")(simulate)
 
 
 @app.callback(invoke_without_command=True, epilog="Example: paceline demo")
@@ -103,54 +91,6 @@ def paceline(
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-@app.command(epilog="Example: paceline simulate --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")
-def simulate(
-    sync: Annotated[
-        list[str] | None,
-        typer.Option(metavar="EXPR", help="A model to show; give it again for more. Without it, a selection of eight."),
-    ] = None,
-    paces: Annotated[
-        str, typer.Option(metavar="SECONDS,...", help="How long each worker takes for an iteration.")
-    ] = "1,1.2,1.5,4",
-    seconds: Annotated[float, typer.Option(help="How much time to show.")] = 24.0,
-    shards: Annotated[int, typer.Option(help="How many shards the parameters are cut into.")] = 1,
-    latency: Annotated[float, typer.Option(help="How many seconds a message travels.")] = 0.0,
-    jitter: Annotated[float, typer.Option(help="How far off its pace an iteration may be, as a share.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="For the jitter, and for the coins of probabilistic models.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures and spans as one JSON document.")] = False,
-) -> None:
-    """Show the same uneven workers under several models: where each waits, and for whom.
-
-    Nothing is trained: the synchronization core runs in virtual time, with its invariants on.
-    """
-    models = [_parse(expression) for expression in sync or SHOWN]
-    workers = _paces(paces)
-    _check(models, workers, seconds, shards)
-
-    def ran(model: Model | str, until: float) -> Timeline:
-        return simulated(model, workers, shards=shards, until=until, seed=seed, latency=latency, jitter=jitter)
-
-    try:
-        base, long_base = ran("bsp", seconds), ran("bsp", seconds * LONGER)
-        timelines = [ran(model, seconds) for model in models]
-        long = [ran(model, seconds * LONGER).against(long_base) for model in models]
-    except ClusterError as error:
-        stop(str(error))
-    except InvariantViolated as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    runs = [
-        Compared(model, timeline, timeline.against(base), ratio)
-        for model, timeline, ratio in zip(models, timelines, long, strict=True)
-    ]
-    if as_json:
-        about = {"paces": workers, "seconds": seconds, "long_run_seconds": seconds * LONGER, "shards": shards}
-        how = {"latency": latency, "jitter": jitter, "seed": seed}
-        print_json({**about, **how, "models": [_run(run) for run in runs]})
-    else:
-        draw(console_for_figures(), runs, seconds * LONGER)
 
 
 @app.command(epilog="Example: paceline models 'pssp(s=3, c=0.5)'")
@@ -219,29 +159,6 @@ def _parse(expression: str) -> Model:
         stop(f"{error}. See paceline models")
 
 
-def _paces(text: str) -> list[float]:
-    try:
-        paces = [float(part) for part in text.split(",")]
-    except ValueError:
-        paces = []
-    if not paces or not all(0 < pace < math.inf for pace in paces):
-        stop(f"--paces {text!r} are not seconds per iteration; give a number above 0 for each worker, such as 1,1.2,3")
-    return paces
-
-
-def _check(models: list[Model], paces: list[float], seconds: float, shards: int) -> None:
-    if not 0 < seconds < math.inf:
-        stop(f"--seconds {seconds:g} is not a time to show; give a number above 0")
-    if shards < 1:
-        stop(f"--shards {shards} is too few; give a whole number from 1")
-    iterations = sum(seconds / pace for pace in paces) * shards * (1 + LONGER) * (1 + len(models))
-    if iterations > LIMIT:
-        stop(
-            f"this would take about {iterations:.2g} iterations, {LIMIT} at most are shown; "
-            f"give fewer --seconds, --shards or workers, or slower --paces"
-        )
-
-
 def _lacks(model: type[Model]) -> bool:
     """Does the bare name of this model leave something open?"""
     try:
@@ -252,11 +169,6 @@ def _lacks(model: type[Model]) -> bool:
 
 
 # What the user gets.
-
-
-def _run(run: Compared) -> dict[str, Any]:
-    figures: dict[str, Any] = msgspec.to_builtins(run.timeline)
-    return {**figures, "vs_bsp": run.ratio, "vs_bsp_long_run": run.long_ratio}
 
 
 def _difference(difference: Difference) -> dict[str, Any]:

@@ -12,9 +12,24 @@ from functools import partial
 from heapq import heappop, heappush
 from math import inf
 
-from paceline.sim.cluster import Cluster, ClusterError, Hiccup
+from paceline.sim.cluster import Cluster, ClusterError, Hiccup, machines, of_paces
+from paceline.sim.network import Network
 from paceline.sim.record import Recorder, Timeline
-from paceline.sync import Apply, Drop, Event, Grant, Hold, Model, SetTimer, Shard, TimerFired, parse
+from paceline.sync import (
+    Advance,
+    Apply,
+    Command,
+    Drop,
+    Event,
+    Grant,
+    Hold,
+    Model,
+    Pushed,
+    SetTimer,
+    Shard,
+    TimerFired,
+    parse,
+)
 from paceline.sync.invariants import Watch, nothing_waits_in_vain
 from paceline.sync.local_steps import Action, Answered, Contribute, LocalSteps, Query, RoundBegan, Step, StepDone
 from paceline.sync.models.esync import ESync
@@ -22,6 +37,8 @@ from paceline.sync.models.psp import PSP
 from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.state_server import Began, Queried, StateServer
 from paceline.sync.worker import Worker
+
+OnEvent = Callable[[int, float, Event, Sequence[Command]], None]  # shard, time, event, commands
 
 COMPUTED, MESSAGE, TIMER = 0, 1, 2  # what comes first of all that happens at one time
 SIGNIFICANCE = 1.0  # of every gradient, for the models that ask: there are none here to measure
@@ -37,36 +54,46 @@ def simulate(
     latency: float | Sequence[float] = 0.0,
     jitter: float = 0.0,
     hiccups: Iterable[Hiccup] = (),
+    slow: Sequence[str] = (),
 ) -> Timeline:
     """Let workers with these seconds per iteration train under a model until a time.
 
     `latency` is how long a message to or from a shard travels, for all shards or for each. `seed` is for the jitter and
     for the coins of probabilistic models.
     """
-    model = parse(model)
-    cluster = Cluster(tuple(paces), jitter, tuple(hiccups), seed)
-    delays = tuple([latency] * shards if isinstance(latency, int | float) else latency)
-    if shards < 1 or len(delays) != shards or not all(0 <= delay < inf for delay in delays):
-        raise ClusterError(f"{shards} shards with a latency of {latency}; give at least one, and seconds from 0 for it")
+    cluster = of_paces(
+        paces, jitter=jitter, hiccups=tuple(hiccups), latency=latency, shards=shards, slow=slow, seed=seed
+    )
+    return simulate_cluster(model, cluster, until)
+
+
+def simulate_cluster(model: Model | str, cluster: Cluster, until: float, on_event: OnEvent | None = None) -> Timeline:
+    """Let the workers of a cluster train under a model until a time. `on_event` sees what shards are told and say."""
     if not 0 < until < inf:
         raise ClusterError(f"the end is at {until:g} seconds; give a number above 0")
-    return Simulation(model, cluster, delays, seed).run(until)
+    return Simulation(parse(model), cluster, on_event).run(until)
 
 
 class Simulation:
     """Shards and workers, and what is under way between them."""
 
-    def __init__(self, model: Model, cluster: Cluster, delays: Sequence[float], seed: int) -> None:
-        workers = len(cluster.paces)
+    def __init__(self, model: Model, cluster: Cluster, on_event: OnEvent | None = None) -> None:
         self.model = model
-        self.cluster = cluster
-        self.delays = delays
+        self.machines = machines(cluster)
+        self.network = Network(cluster, self, MESSAGE)
+        self.shards = cluster.cuts
+        self.servers = cluster.servers.count
+        self.size = cluster.megabytes * 1e6 / self.shards  # bytes of a shard
         self.now = 0.0
-        self.watches = [Watch(Shard(model, workers, seed, index=index)) for index in range(len(delays))]
+        workers = len(self.machines)
+        self.watches = [Watch(Shard(model, workers, cluster.seed, index=index)) for index in range(self.shards)]
         self.nodes = [Node(self, worker) for worker in range(workers)]
         if isinstance(model, ESync):
             server = StateServer(model, workers)
             self.nodes = [LocalNode(self, worker, model, server) for worker in range(workers)]
+        self._update = cluster.servers.update / self.shards
+        self._busy = [0.0] * self.servers  # until when each server updates
+        self._on_event = on_event
         self._agenda: list[tuple[float, int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._applied = 0
@@ -90,21 +117,41 @@ class Simulation:
     def deliver(self, shard: int, event: Event) -> None:
         """Hand an event to a shard, and do what it says."""
         missing = self.missing(shard) if isinstance(event, TimerFired) else ()
-        for command in self.watches[shard].handle(event, self.now):
+        commands = self.watches[shard].handle(event, self.now)
+        if self._on_event is not None:
+            self._on_event(shard, self.now, event, commands)
+        server = shard % self.servers
+        for command in commands:
             match command:
                 case Grant(worker=worker):
                     waited_for = self.nodes[worker].record.answered(shard, command, missing)
                     answer = partial(self.nodes[worker].granted, shard, command, waited_for)
-                    self.at(self.now + self.delays[shard], MESSAGE, answer)
+                    ready = max(self.now, self._busy[server]) + self.network.late(server)
+                    self._answer(server, worker, ready, answer)
                 case Hold(worker=worker):
                     self.nodes[worker].record.held(shard, command)
                 case Apply(staleness=staleness):
                     self._applied += 1
                     self._staleness += staleness
+                    if command.round is None:
+                        self._work(server)
+                case Advance():
+                    self._work(server)
                 case Drop(worker=worker, iteration=iteration):
                     self.nodes[worker].record.dropped(iteration, len(self.watches))
                 case SetTimer(at=at, timer=timer):
                     self.at(at, TIMER, partial(self.deliver, shard, TimerFired(timer)))
+
+    def _answer(self, server: int, worker: int, ready: float, answer: Callable[[], None]) -> None:
+        """Send a worker a shard's parameters, when the server is ready to: until then its line is free for others."""
+        if ready > self.now:
+            self.at(ready, MESSAGE, partial(self._answer, server, worker, ready, answer))
+        else:
+            self.network.to_worker(server, worker, self.size, answer)
+
+    def _work(self, server: int) -> None:
+        """A server updates a shard, after what it has to update already."""
+        self._busy[server] = max(self.now, self._busy[server]) + self._update
 
     def missing(self, shard: int) -> tuple[int, ...]:
         """Whom a shard's open round waits for."""
@@ -113,8 +160,8 @@ class Simulation:
     def _timeline(self, until: float) -> Timeline:
         first = self.watches[0].shard
         lanes = [
-            node.record.lane(pace, until, self.missing)
-            for node, pace in zip(self.nodes, self.cluster.paces, strict=True)
+            node.record.lane(machine.pace, until, self.missing)
+            for node, machine in zip(self.nodes, self.machines, strict=True)
         ]
         return Timeline(
             model=str(self.model),
@@ -139,7 +186,7 @@ class Node:
         b, tau = (model.b, model.tau_pull) if isinstance(model, PSP) else (1.0, 0.0)
         self.simulation = simulation
         self.worker = worker
-        self.machine = Worker(worker, len(simulation.delays), b=b, tau=tau)
+        self.machine = Worker(worker, simulation.shards, b=b, tau=tau)
         self.record = Recorder(worker)
 
     def begin(self) -> None:
@@ -154,7 +201,7 @@ class Node:
 
     def _compute(self, iteration: int, done: Callable[[], None]) -> None:
         simulation = self.simulation
-        end = simulation.cluster.end(self.worker, self.record.begun, simulation.now)
+        end = simulation.machines[self.worker].end(self.record.begun, simulation.now)
         self.record.computes(iteration, simulation.now)
         simulation.at(end, COMPUTED, done)
 
@@ -170,8 +217,9 @@ class Node:
     def _send(self, messages: Iterable[tuple[int, Event]]) -> None:
         simulation = self.simulation
         for shard, message in messages:
-            at = simulation.now + simulation.delays[shard]
-            simulation.at(at, MESSAGE, partial(simulation.deliver, shard, message))
+            size = simulation.size if isinstance(message, Pushed) else 0.0
+            there = partial(simulation.deliver, shard, message)
+            simulation.network.to_server(self.worker, shard % simulation.servers, size, there)
 
     def _decided(self, commands: Iterable[Start | SetPullTimer], waited_for: tuple[int, ...]) -> None:
         for command in commands:
@@ -216,15 +264,14 @@ class LocalNode(Node):
                     self._push()
 
     def _ask(self, event: Began | Queried, round_: int = -1) -> None:
-        simulation = self.simulation
-        simulation.at(simulation.now + simulation.delays[0], MESSAGE, partial(self._asked, event, round_))
+        self.simulation.network.to_server(self.worker, 0, 0.0, partial(self._asked, event, round_))
 
     def _asked(self, event: Began | Queried, round_: int) -> None:
-        """At the State Server, which is as far away as the first shard."""
+        """At the State Server, which is as far away as the first server."""
         simulation = self.simulation
         for answer in self.server.handle(event, simulation.now):
             back = Answered(round_, answer.steps, answer.ready)
-            simulation.at(simulation.now + simulation.delays[0], MESSAGE, partial(self._heard, back))
+            simulation.network.to_worker(0, self.worker, 0.0, partial(self._heard, back))
 
     def _heard(self, answer: Answered) -> None:
         self._do(self.steps.handle(answer, self.simulation.now))
