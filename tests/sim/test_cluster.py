@@ -156,6 +156,12 @@ def test_the_example_in_the_documentation() -> None:
     assert simulate_cluster("asp", cluster, 5.0).iterations > 20
 
 
+def test_the_example_beside_the_scripts() -> None:
+    cluster = read(Path(__file__).parents[2] / "examples" / "cluster.toml")
+    bsp, asp = (simulate_cluster(model, cluster, 30.0) for model in ("bsp", "asp"))
+    assert asp.iterations > 1.5 * bsp.iterations > 0
+
+
 @pytest.mark.parametrize(
     "cluster",
     [
