@@ -38,3 +38,12 @@ def test_a_recording_holds_only_what_workers_that_wait_would_send() -> None:
             shard.handle(event, now)
         assert (shard.counters.refused, shard.counters.repeated) == (0, 0)
         assert shard.counters.advances > 10
+
+
+def test_the_simulator_is_timed_at_every_size() -> None:
+    ran = CliRunner().invoke(app, ["bench", "sim", "--iterations", "1000", "--repeats", "1", "--json"])
+    assert ran.exit_code == 0, ran.output
+    rows = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [row["workers"] for row in rows] == [10, 100, 1000, 10_000]
+    assert all(row["seconds"] > 0 and row["events_per_second"] > 0 and row["growth"] >= 1 for row in rows)
+    assert rows[0]["iterations"] > 500

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from paceline.bench import machine as machines
 from paceline.bench import planners as planning
+from paceline.bench import sim as sims
 from paceline.bench import slicing as slicings
 from paceline.bench import step as steps
 from paceline.bench import wire as wires
@@ -182,6 +183,28 @@ def step(
         Console().print(table)
 
 
+@app.command(epilog="Example: paceline bench sim --iterations 1000000 --workers 1000 --repeats 1")
+def sim(
+    iterations: Annotated[int, typer.Option(min=1000, help="How many iterations of all workers together.")] = 100_000,
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, help="How many workers; give it again for more. Without it, 10 to 10 000."),
+    ] = None,
+    repeats: Repeats = 3,
+    as_json: AsJson = False,
+) -> None:
+    """How fast the simulator is, from 10 to 10 000 workers, on one core."""
+    rows = sims.measure(iterations, repeats, workers or sims.SIZES)
+    if as_json:
+        _print_rows(rows)
+        return
+    table = _table("Simulated", "workers", "iterations", "seconds", "µs per iteration", "events/s", "growth")
+    for row in rows:
+        speed = f"{row.microseconds_per_iteration:.1f}", f"{row.events_per_second:,.0f}", f"{row.growth:.2f}x"
+        table.add_row(f"{row.workers:,}", f"{row.iterations:,}", f"{row.seconds:.2f}", *speed)
+    Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
@@ -190,6 +213,7 @@ def everything(as_json: AsJson = False) -> None:
     wire(as_json=as_json)
     slicing(as_json=as_json)
     step(as_json=as_json)
+    sim(as_json=as_json)
 
 
 def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:

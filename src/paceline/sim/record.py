@@ -12,7 +12,7 @@ from paceline.sync import Grant, Hold
 Kind = Literal["computing", "waiting"]
 
 
-class Span(Struct):
+class Span(Struct, gc=False):
     """What one worker did from `start` to `end`.
 
     A wait names the worker whose push ended it; where a timeout ended it, or nothing yet, those that are missing; and

@@ -67,17 +67,24 @@ def simulate(
     return simulate_cluster(model, cluster, until)
 
 
-def simulate_cluster(model: Model | str, cluster: Cluster, until: float, on_event: OnEvent | None = None) -> Timeline:
-    """Let the workers of a cluster train under a model until a time. `on_event` sees what shards are told and say."""
+def simulate_cluster(
+    model: Model | str, cluster: Cluster, until: float, on_event: OnEvent | None = None, *, watched: bool = True
+) -> Timeline:
+    """Let the workers of a cluster train under a model until a time. `on_event` sees what shards are told and say.
+
+    The core's invariants are checked at every event if it is `watched`, which takes as long again.
+    """
     if not 0 < until < inf:
         raise ClusterError(f"the end is at {until:g} seconds; give a number above 0")
-    return Simulation(parse(model), cluster, on_event).run(until)
+    return Simulation(parse(model), cluster, on_event, watched=watched).run(until)
 
 
 class Simulation:
     """Shards and workers, and what is under way between them."""
 
-    def __init__(self, model: Model, cluster: Cluster, on_event: OnEvent | None = None) -> None:
+    def __init__(
+        self, model: Model, cluster: Cluster, on_event: OnEvent | None = None, *, watched: bool = True
+    ) -> None:
         self.model = model
         self.machines = machines(cluster)
         self.network = Network(cluster, self, MESSAGE)
@@ -86,7 +93,9 @@ class Simulation:
         self.size = cluster.megabytes * 1e6 / self.shards  # bytes of a shard
         self.now = 0.0
         workers = len(self.machines)
-        self.watches = [Watch(Shard(model, workers, cluster.seed, index=index)) for index in range(self.shards)]
+        self.hosts = [Shard(model, workers, cluster.seed, index=index) for index in range(self.shards)]
+        self._watches = [Watch(shard) for shard in self.hosts] if watched else []
+        self._handle = [machine.handle for machine in self._watches or self.hosts]
         self.nodes = [Node(self, worker) for worker in range(workers)]
         if isinstance(model, ESync):
             server = StateServer(model, workers)
@@ -98,6 +107,11 @@ class Simulation:
         self._sequence = 0
         self._applied = 0
         self._staleness = 0
+
+    @property
+    def events(self) -> int:
+        """How many things were to happen so far."""
+        return self._sequence
 
     def at(self, time: float, priority: int, action: Callable[[], None]) -> None:
         """Have something happen. What is due already happens now, after what was put down before it."""
@@ -111,13 +125,13 @@ class Simulation:
             self.now, _, _, action = heappop(self._agenda)
             action()
         if not self._agenda:
-            nothing_waits_in_vain(self.watches)
+            nothing_waits_in_vain(self._watches)
         return self._timeline(until)
 
     def deliver(self, shard: int, event: Event) -> None:
         """Hand an event to a shard, and do what it says."""
         missing = self.missing(shard) if isinstance(event, TimerFired) else ()
-        commands = self.watches[shard].handle(event, self.now)
+        commands = self._handle[shard](event, self.now)
         if self._on_event is not None:
             self._on_event(shard, self.now, event, commands)
         server = shard % self.servers
@@ -138,7 +152,7 @@ class Simulation:
                 case Advance():
                     self._work(server)
                 case Drop(worker=worker, iteration=iteration):
-                    self.nodes[worker].record.dropped(iteration, len(self.watches))
+                    self.nodes[worker].record.dropped(iteration, self.shards)
                 case SetTimer(at=at, timer=timer):
                     self.at(at, TIMER, partial(self.deliver, shard, TimerFired(timer)))
 
@@ -155,10 +169,9 @@ class Simulation:
 
     def missing(self, shard: int) -> tuple[int, ...]:
         """Whom a shard's open round waits for."""
-        return self.model.waiting_for(self.watches[shard].shard.view)[1]
+        return self.model.waiting_for(self.hosts[shard].view)[1]
 
     def _timeline(self, until: float) -> Timeline:
-        first = self.watches[0].shard
         lanes = [
             node.record.lane(machine.pace, until, self.missing)
             for node, machine in zip(self.nodes, self.machines, strict=True)
@@ -166,14 +179,14 @@ class Simulation:
         return Timeline(
             model=str(self.model),
             seconds=until,
-            shards=len(self.watches),
+            shards=self.shards,
             iterations=sum(lane.iterations for lane in lanes),
             used=round(sum(lane.used for lane in lanes), 9),
             computing=sum(lane.computing for lane in lanes) / len(lanes),
-            held_pulls=sum(watch.shard.counters.held_pulls for watch in self.watches),
-            dropped=sum(watch.shard.counters.dropped for watch in self.watches),
+            held_pulls=sum(shard.counters.held_pulls for shard in self.hosts),
+            dropped=sum(shard.counters.dropped for shard in self.hosts),
             staleness=self._staleness / self._applied if self._applied else 0.0,
-            rounds=first.counters.advances,
+            rounds=self.hosts[0].counters.advances,
             lanes=lanes,
         )
 
