@@ -47,3 +47,19 @@ def test_the_simulator_is_timed_at_every_size() -> None:
     assert [row["workers"] for row in rows] == [10, 100, 1000, 10_000]
     assert all(row["seconds"] > 0 and row["events_per_second"] > 0 and row["growth"] >= 1 for row in rows)
     assert rows[0]["iterations"] > 500
+
+
+def test_the_simulator_predicts_real_workers() -> None:
+    """It is fed the times that were measured, so that a busy machine is no excuse; a quarter is left for the ends."""
+    ran = CliRunner().invoke(
+        app, ["bench", "sim-vs-real", "--sync", "bsp", "--sync", "asp", "--seconds", "3", "--json"]
+    )
+    assert ran.exit_code == 0, ran.output
+    bsp, asp = (json.loads(line) for line in ran.stdout.splitlines())
+    assert (bsp["model"], asp["model"]) == ("bsp", "asp")
+    assert abs(bsp["off"]) < 0.25
+    assert abs(asp["off"]) < 0.25
+    assert bsp["held_pulls"] > 10
+    assert abs(bsp["held_off"]) < 0.25
+    assert asp["held_pulls"] == asp["predicted_held"] == 0
+    assert asp["ms_per_iteration"] < bsp["ms_per_iteration"]

@@ -14,6 +14,7 @@ from rich.table import Table
 from paceline.bench import machine as machines
 from paceline.bench import planners as planning
 from paceline.bench import sim as sims
+from paceline.bench import sim_vs_real as versus
 from paceline.bench import slicing as slicings
 from paceline.bench import step as steps
 from paceline.bench import wire as wires
@@ -205,6 +206,27 @@ def sim(
     Console().print(table)
 
 
+@app.command(name="sim-vs-real", epilog="Example: paceline bench sim-vs-real --sync bsp --seconds 5")
+def sim_vs_real(
+    sync: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EXPR", help="A model; give it again for more. Without it, a selection of five."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long to train under each.")] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """What the simulator predicts for four uneven real workers, beside what they did."""
+    expressions = sync or list(versus.MODELS)
+    table = _table("Milliseconds per iteration", "model", "real", "predicted", "off", "held pulls", "predicted", "off")
+    for row in _progress(versus.measure(expressions, seconds), len(expressions), "sim-vs-real"):
+        if as_json:
+            _print_rows([row])
+        pulls = f"{row.held_pulls}", f"{row.predicted_held}", f"{row.held_off:+.1%}"
+        table.add_row(row.model, f"{row.ms_per_iteration:.2f}", f"{row.predicted_ms:.2f}", f"{row.off:+.1%}", *pulls)
+    if not as_json:
+        Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
@@ -214,6 +236,7 @@ def everything(as_json: AsJson = False) -> None:
     slicing(as_json=as_json)
     step(as_json=as_json)
     sim(as_json=as_json)
+    sim_vs_real(as_json=as_json)
 
 
 def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:

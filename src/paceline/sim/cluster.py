@@ -218,15 +218,18 @@ def read(path: str | Path) -> Cluster:
         raise ClusterError(f"{path}: {error}") from None
 
 
-def measured(timeline: Timeline) -> Cluster:
-    """The workers of a run, each with the times that its iterations took; what the network took is in them."""
+def measured(timeline: Timeline, seed: int = 0) -> Cluster:
+    """The workers of a run, each with the times that its iterations took; what the network took is in them.
+
+    With the run's own seed, models that toss coins toss the same ones.
+    """
     groups = []
     for lane in timeline.lanes:
         times = tuple(round(span.seconds, 6) for span in lane.spans[:-1] if span.kind == "computing")
         if not any(times):
             raise ClusterError(f"worker {lane.worker} has finished no iteration in this run, so its pace is not known")
         groups.append(Group(times=tuple(max(time, 1e-6) for time in times)))
-    return Cluster(workers=tuple(groups))
+    return Cluster(workers=tuple(groups), seed=seed)
 
 
 def to_toml(cluster: Cluster) -> str:
