@@ -28,7 +28,7 @@ from paceline.nodes.job import Job
 from paceline.nodes.line import Gradient, Landing, Line
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
-from paceline.nodes.snapshot import number_of
+from paceline.nodes.snapshot import number_of, tensor_of
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
 from paceline.params.crew import Crew
@@ -140,9 +140,7 @@ class ShardHost:
         """The first parameters have come, and before them all rows that belong to them."""
         first = self._first(member, incoming)
         if initial.steps:
-            numbers = {
-                name: torch.tensor(n.value, dtype=getattr(torch, n.dtype)) for name, n in initial.numbers.items()
-            }
+            numbers = {name: tensor_of(number) for name, number in initial.numbers.items()}
             try:
                 self.store.updater.load_state_dict(
                     {"steps": torch.tensor(initial.steps), **numbers, **self._first_rows}
