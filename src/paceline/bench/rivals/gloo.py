@@ -12,8 +12,8 @@ import torch.distributed as dist
 from paceline.bench.rivals.member import PATIENCE, RATE, Place, Rounds
 
 
-@contextmanager
-def work(place: Place) -> Iterator[Rounds]:
+def join(place: Place) -> None:
+    """Make the process group of all workers."""
     dist.init_process_group(
         "gloo",
         init_method=f"file://{place.folder}/meet",
@@ -21,6 +21,11 @@ def work(place: Place) -> Iterator[Rounds]:
         world_size=place.workers,
         timeout=timedelta(seconds=PATIENCE),
     )
+
+
+@contextmanager
+def work(place: Place) -> Iterator[Rounds]:
+    join(place)
     gradient = torch.full((place.elements,), place.rank + 1.0)
     parameters = torch.zeros(place.elements)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline import nets
+from paceline.bench.rivals import gloo
 from paceline.bench.rivals.member import PATIENCE, Place, Rounds
 from paceline.bench.rivals.parameter_server import FOREVER, await_file, meet, nothing, serve
 from paceline.bench.rivals.setup import Training
@@ -44,13 +43,7 @@ def work(place: Place) -> Iterator[Rounds]:
     labels = torch.randint(10, (BATCH,)).to(training.device)
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     if training.system == "ddp":
-        dist.init_process_group(
-            "gloo",
-            init_method=f"file://{place.folder}/meet",
-            rank=place.rank,
-            world_size=place.workers,
-            timeout=timedelta(seconds=PATIENCE),
-        )
+        gloo.join(place)
         model = DistributedDataParallel(model)
     elif training.system != "none":
         here = environment.Place(place.rank, place.workers, place.rank, place.folder, "paceline bench")
