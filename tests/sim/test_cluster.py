@@ -7,6 +7,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -258,3 +259,40 @@ def test_what_is_wrong_is_told_in_one_line(arguments: list[str], words: str, tmp
     assert ran.exit_code == 2
     assert words in ran.output
     assert len(ran.output.splitlines()) == 1
+
+
+# Shards of different sizes.
+
+
+def test_a_large_shard_takes_longer_on_the_line_and_to_update() -> None:
+    """100 MB as 90 and 10: the larger takes 0.09 s of a gigabyte's line, and nine tenths of the update."""
+    cluster = Cluster(
+        workers=(Group(seconds=1.0),),
+        servers=Servers(count=2, update=0.1, gigabits=GIGABYTE),
+        megabytes=100.0,
+        sizes=(9.0, 1.0),
+    )
+    (run,) = starts(simulate_cluster("bsp", cluster, 2.5))
+    assert run[:2] == [0.09, 1.36]  # computed for 1 s, pushed, updated and pulled for 0.09 s each
+
+
+def test_even_sizes_are_what_a_count_gives() -> None:
+    counted = Cluster(workers=(Group(seconds=1.0, count=2),), megabytes=10.0, shards=4, servers=Servers(count=2))
+    sized = msgspec.structs.replace(counted, shards=None, sizes=(3.0, 3.0, 3.0, 3.0))
+    assert sized.shares == counted.shares == (0.25, 0.25, 0.25, 0.25)
+    assert simulate_cluster("ssp(s=1)", sized, 5.0) == simulate_cluster("ssp(s=1)", counted, 5.0)
+    assert clusters.parse_toml(to_toml(sized)) == sized
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shards", "servers", "words"),
+    [
+        ((1.0, 2.0), 3, 1, "2 values for 3 shards on 1 servers"),
+        ((1.0,), None, 2, "1 values for 1 shards on 2 servers"),
+        ((1.0, -1.0), None, 1, "a shard's size is -1"),
+        ((0.0, 0.0), None, 1, "all sizes are 0"),
+    ],
+)
+def test_sizes_that_cannot_be(sizes: tuple[float, ...], shards: int | None, servers: int, words: str) -> None:
+    with pytest.raises(ClusterError, match=words):
+        Cluster(workers=(Group(seconds=1.0),), sizes=sizes, shards=shards, servers=Servers(count=servers))

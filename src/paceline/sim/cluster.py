@@ -2,7 +2,7 @@
 
     seed = 0
     megabytes = 45                      # of parameters, which every worker pushes and pulls
-    shards = 2
+    shards = 2                          # all alike; or sizes = [90, 10], how large one is beside the others
     slow = ["worker 3: 5x", "server 0: 0.16% +4s"]     # as in `paceline run --slow`
 
     [[workers]]                         # a group of machines that are alike
@@ -110,7 +110,8 @@ class Cluster(Struct, frozen=True, forbid_unknown_fields=True):
     servers: Servers = Servers()
     network: Network = Network()
     megabytes: float = 0.0
-    shards: int | None = None  # without it, one for each server
+    shards: int | None = None  # without it, one for each of the sizes, or for each server
+    sizes: tuple[float, ...] = ()  # of the shards, beside each other; without them, all alike
     slow: tuple[str, ...] = ()
     hiccups: tuple[Hiccup, ...] = ()
     seed: int = 0
@@ -122,6 +123,7 @@ class Cluster(Struct, frozen=True, forbid_unknown_fields=True):
         _at_least("megabytes", self.megabytes, 0)
         if self.shards is not None:
             _at_least("shards", self.shards, self.servers.count, MOST_WORKERS)
+        self._check_sizes()
         for latency in self.latencies:
             _at_least("network.latency", latency, 0)
         if len(self.latencies) != self.servers.count:
@@ -152,6 +154,15 @@ class Cluster(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ClusterError(f"{where}: jitter is {group.jitter:g}; give a share from 0 to below 1")
             _at_least(f"{where}: sigma", group.sigma, 0, 3)
 
+    def _check_sizes(self) -> None:
+        for size in self.sizes:
+            _at_least("a shard's size", size, 0)
+        if self.sizes and not sum(self.sizes) > 0:
+            raise ClusterError("all sizes are 0; give how large each shard is beside the others, such as 90, 10")
+        if self.sizes and not self.servers.count <= len(self.sizes) == self.cuts:
+            counts = f"{self.cuts} shards on {self.servers.count} servers"
+            raise ClusterError(f"sizes has {len(self.sizes)} values for {counts}; give one for each shard")
+
     @property
     def size(self) -> int:
         """How many workers there are."""
@@ -160,7 +171,13 @@ class Cluster(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def cuts(self) -> int:
         """How many shards there are."""
-        return self.servers.count if self.shards is None else self.shards
+        return (len(self.sizes) or self.servers.count) if self.shards is None else self.shards
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Which part of the parameters each shard is."""
+        sizes = self.sizes or (1.0,) * self.cuts
+        return tuple(size / sum(sizes) for size in sizes)
 
     @property
     def latencies(self) -> tuple[float, ...]:

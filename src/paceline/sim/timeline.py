@@ -90,7 +90,7 @@ class Simulation:
         self.network = Network(cluster, self, MESSAGE)
         self.shards = cluster.cuts
         self.servers = cluster.servers.count
-        self.size = cluster.megabytes * 1e6 / self.shards  # bytes of a shard
+        self.sizes = [share * cluster.megabytes * 1e6 for share in cluster.shares]  # bytes of each shard
         self.now = 0.0
         workers = len(self.machines)
         self.hosts = [Shard(model, workers, cluster.seed, index=index) for index in range(self.shards)]
@@ -100,7 +100,7 @@ class Simulation:
         if isinstance(model, ESync):
             server = StateServer(model, workers)
             self.nodes = [LocalNode(self, worker, model, server) for worker in range(workers)]
-        self._update = cluster.servers.update / self.shards
+        self._updates = [share * cluster.servers.update for share in cluster.shares]
         self._busy = [0.0] * self.servers  # until when each server updates
         self._on_event = on_event
         self._agenda: list[tuple[float, int, int, Callable[[], None]]] = []
@@ -141,31 +141,32 @@ class Simulation:
                     waited_for = self.nodes[worker].record.answered(shard, command, missing)
                     answer = partial(self.nodes[worker].granted, shard, command, waited_for)
                     ready = max(self.now, self._busy[server]) + self.network.late(server)
-                    self._answer(server, worker, ready, answer)
+                    self._answer(shard, worker, ready, answer)
                 case Hold(worker=worker):
                     self.nodes[worker].record.held(shard, command)
                 case Apply(staleness=staleness):
                     self._applied += 1
                     self._staleness += staleness
                     if command.round is None:
-                        self._work(server)
+                        self._work(shard)
                 case Advance():
-                    self._work(server)
+                    self._work(shard)
                 case Drop(worker=worker, iteration=iteration):
                     self.nodes[worker].record.dropped(iteration, self.shards)
                 case SetTimer(at=at, timer=timer):
                     self.at(at, TIMER, partial(self.deliver, shard, TimerFired(timer)))
 
-    def _answer(self, server: int, worker: int, ready: float, answer: Callable[[], None]) -> None:
+    def _answer(self, shard: int, worker: int, ready: float, answer: Callable[[], None]) -> None:
         """Send a worker a shard's parameters, when the server is ready to: until then its line is free for others."""
         if ready > self.now:
-            self.at(ready, MESSAGE, partial(self._answer, server, worker, ready, answer))
+            self.at(ready, MESSAGE, partial(self._answer, shard, worker, ready, answer))
         else:
-            self.network.to_worker(server, worker, self.size, answer)
+            self.network.to_worker(shard % self.servers, worker, self.sizes[shard], answer)
 
-    def _work(self, server: int) -> None:
+    def _work(self, shard: int) -> None:
         """A server updates a shard, after what it has to update already."""
-        self._busy[server] = max(self.now, self._busy[server]) + self._update
+        server = shard % self.servers
+        self._busy[server] = max(self.now, self._busy[server]) + self._updates[shard]
 
     def missing(self, shard: int) -> tuple[int, ...]:
         """Whom a shard's open round waits for."""
@@ -230,7 +231,7 @@ class Node:
     def _send(self, messages: Iterable[tuple[int, Event]]) -> None:
         simulation = self.simulation
         for shard, message in messages:
-            size = simulation.size if isinstance(message, Pushed) else 0.0
+            size = simulation.sizes[shard] if isinstance(message, Pushed) else 0.0
             there = partial(simulation.deliver, shard, message)
             simulation.network.to_server(self.worker, shard % simulation.servers, size, there)
 
