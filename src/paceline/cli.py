@@ -25,6 +25,7 @@ from paceline.launch.cli import run, serve, sync
 from paceline.observe import Difference, TraceError, read, words
 from paceline.observe import replay as replay_trace
 from paceline.observe.terminal import complain, console_for_figures, print_json, stop
+from paceline.reproduce.cli import reproduce
 from paceline.sim.cli import simulate
 from paceline.sync import MODELS, Model, ModelError, parse, signature
 from paceline.sync.models.base import NODEFAULT, parameters, show
@@ -78,6 +79,7 @@ app.command(
 app.command(epilog="Example: paceline serve --workers 4 --folder runs/mine")(serve)
 app.command(epilog="Example: paceline sync runs/mine 'ssp(s=3)'")(sync)
 app.command(epilog="Example: paceline simulate --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")(simulate)
+app.command(epilog="Example: paceline reproduce psp-table1 --out figures")(reproduce)
 
 
 @app.callback(invoke_without_command=True, epilog="Example: paceline demo")

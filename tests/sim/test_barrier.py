@@ -32,7 +32,7 @@ def test_where_messages_take_no_time_it_is_bsp() -> None:
 
 
 def test_a_pull_starts_when_the_slowest_shard_has_closed_the_round() -> None:
-    """The slow worker begins at 0.1 s and has computed at 2.1; its line takes 0.09 s for one shard, 0.01 for the other."""
+    """The slow worker's line takes 0.09 s for the first shard, and then 0.01 s for the second."""
     cluster = Cluster(
         workers=(Group(seconds=1.0), Group(seconds=2.0, gigabits=GIGABYTE)),
         servers=Servers(count=2, gigabits=2 * GIGABYTE),

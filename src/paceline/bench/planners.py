@@ -34,8 +34,8 @@ class PlannerRow(Struct):
 def measure(repeats: int = 7) -> Iterator[PlannerRow]:
     for planner, sizes in PAPER.items():
         for size in sizes:
-            yield _row(planner, size, repeats)
-    yield _row("zipline", LARGE, repeats)
+            yield row(planner, size, repeats)
+    yield row("zipline", LARGE, repeats)
 
 
 def predicted_ends(workers: int, horizon: int, seed: int = 0) -> Floats:
@@ -46,7 +46,8 @@ def predicted_ends(workers: int, horizon: int, seed: int = 0) -> Floats:
     return np.cumsum(intervals, axis=1)
 
 
-def _row(planner: str, size: tuple[int, int], repeats: int) -> PlannerRow:
+def row(planner: str, size: tuple[int, int], repeats: int) -> PlannerRow:
+    """One planner at one size, in turns with the sort."""
     workers, horizon = size
     ends = predicted_ends(workers, horizon)
     points = ends.ravel().copy()

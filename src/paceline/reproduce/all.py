@@ -1,0 +1,27 @@
+"""All targets, in the order in which they are listed."""
+
+from __future__ import annotations
+
+from paceline.reproduce import (
+    elasticbsp_fig4,
+    esync_speed,
+    fluentps_fig6,
+    fluentps_fig9,
+    fluentps_table4,
+    psp_table1,
+    zipline_table2,
+)
+from paceline.reproduce.target import Target
+
+TARGETS: dict[str, Target] = {
+    module.TARGET.name: module.TARGET
+    for module in (
+        elasticbsp_fig4,
+        zipline_table2,
+        fluentps_fig6,
+        fluentps_fig9,
+        fluentps_table4,
+        psp_table1,
+        esync_speed,
+    )
+}
