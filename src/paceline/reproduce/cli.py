@@ -14,8 +14,6 @@ from rich.text import Text
 
 from paceline.observe.terminal import console_for_figures, print_json, stop
 from paceline.params.optimizer import nearest
-from paceline.reproduce import picture
-from paceline.reproduce.all import TARGETS
 from paceline.reproduce.target import Progress, Result, Row, Target
 
 COLOURS = {"holds": "green", "holds in direction": "yellow", "does not hold": "red"}
@@ -45,10 +43,7 @@ def reproduce(
         result = _run(target, quick)
         seconds = perf_counter() - begun
         path = out / f"{target.name}.png"
-        try:
-            picture.save(target.draw(result), path)
-        except OSError as error:
-            stop(f"{str(path)!r} cannot be written: {error}")
+        _draw(target, result, path)
         if as_json:
             documents.append(_document(target, result, seconds, path, quick))
         else:
@@ -57,13 +52,28 @@ def reproduce(
         print_json(documents)
 
 
+def _targets() -> dict[str, Target]:
+    """Imported when they are asked for: what draws takes a while to load."""
+    from paceline.reproduce.all import TARGETS
+
+    return TARGETS
+
+
 def _chosen(names: list[str]) -> list[Target]:
-    if "all" in names:
-        return list(TARGETS.values())
+    targets = _targets()
     for name in names:
-        if name not in TARGETS:
-            stop(f"there is no target {name!r}{nearest(name, TARGETS)}; there are {', '.join(TARGETS)}")
-    return [TARGETS[name] for name in dict.fromkeys(names)]
+        if name not in (*targets, "all"):
+            stop(f"there is no target {name!r}{nearest(name, targets)}; there are {', '.join(targets)}, and all")
+    return list(targets.values()) if "all" in names else [targets[name] for name in dict.fromkeys(names)]
+
+
+def _draw(target: Target, result: Result, path: Path) -> None:
+    from paceline.reproduce.picture import save
+
+    try:
+        save(target.draw(result), path)
+    except OSError as error:
+        stop(f"{str(path)!r} cannot be written: {error}")
 
 
 def _run(target: Target, quick: bool) -> Result:
@@ -81,11 +91,12 @@ def _run(target: Target, quick: bool) -> Result:
 
 
 def _list(as_json: bool) -> None:
+    targets = list(_targets().values())
     if as_json:
-        print_json([{"name": t.name, "paper": t.paper, "shows": t.shows, "takes": t.takes} for t in TARGETS.values()])
+        print_json([{"name": t.name, "paper": t.paper, "shows": t.shows, "takes": t.takes} for t in targets])
         return
     table = _plain_table("target", "paper", "what it shows", "takes")
-    for target in TARGETS.values():
+    for target in targets:
         table.add_row(target.name, target.paper, target.shows, target.takes)
     console = console_for_figures()
     console.print(table)

@@ -109,7 +109,8 @@ def _claims(cells: Cells) -> list[Claim]:
                 {model: cells[name, model] for model in order},
                 unit="h",
                 why=f"a push of all workers fills the server's line for {line:.3f} s, an iteration takes "
-                f"{NETS[name].seconds:g} s; whoever has pushed early waits the least, so queueing evens the workers out, "
+                f"{NETS[name].seconds:g} s; whoever has pushed early waits the least, so queueing evens the "
+                "workers out, "
                 "SSP's bound is not met, and the barriers, after which all pull at once, cost the most",
             )
         )
@@ -123,7 +124,8 @@ def _claims(cells: Cells) -> list[Claim]:
             1,
             neutral=0,
             unit="%",
-            why=f"more time; planning with the paper's ZipLine costs at most {100 * extra:.1f} %, as if it planned after "
+            why=f"more time; planning with the paper's ZipLine costs at most {100 * extra:.1f} %, as if it "
+            "planned after "
             f"every iteration and for 10 workers, as in table II; without it R=240 takes {-waiting:.1f} % less",
         )
     )
@@ -151,11 +153,13 @@ TARGET = Target(
     shows="time to the same epochs under BSP, ASP, SSP and ElasticBSP, R from 15 to 240",
     takes="some seconds",
     assumed=(
-        f"4 workers whose paces are as {', '.join(map(str, PACES))}, each iteration up to {100 * JITTER:.0f} % off, and a "
+        f"4 workers whose paces are as {', '.join(map(str, PACES))}, each iteration up to {100 * JITTER:.0f} % "
+        "off, and a "
         "server; the paper has 4 equal machines (P100) and does not say by how much they differ",
         f"{NETS['AlexNet'].seconds} s and {NETS['ResNet-50'].seconds} s an iteration; {NETS['AlexNet'].megabytes} and "
         f"{NETS['ResNet-50'].megabytes:g} MB; lines of {GIGABITS:g} Gbit/s; an update at 3 GB/s, one after the other",
-        "an epoch is 50 000 samples, whoever has trained on them; batches of 128; planning takes no time but where said",
+        "an epoch is 50 000 samples, whoever has trained on them; batches of 128; planning takes no time but "
+        "where said",
     ),
     calibrated="nothing: the text has no times",
     cluster=cluster(NETS["AlexNet"]),

@@ -1,4 +1,4 @@
-"""ESync's figures 4 and 5: samples and bytes per second beside SSGD and ASGD, and how long workers wait to aggregate."""
+"""ESync's figures 4 and 5: samples and bytes per second beside SSGD and ASGD, and how long workers are blocked."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def _claims(speeds: dict[str, Speed], most: float, anyone: float) -> list[Claim]
             0.8 * 13,
             neutral=1,
             unit="x",
-            why=f"within a fifth is enough; ASGD's fast worker computes {100 * asgd.fast:.0f} % of its time and waits for the network else, "
+            why=f"within a fifth is enough; ASGD's fast worker computes {100 * asgd.fast:.0f} % of its time and "
+            "waits for the network else, "
             f"ESync's {100 * esync.fast:.0f} %",
         ),
         verdicts.at_most(
@@ -130,7 +131,8 @@ def _claims(speeds: dict[str, Speed], most: float, anyone: float) -> list[Claim]
             FAST + EPSILON,
             neutral=SLOW,
             unit="s",
-            why=f"the longest of all rounds but the first, with the State Server's epsilon of {EPSILON} s; on a network that takes no "
+            why=f"the longest of all rounds but the first, with the State Server's epsilon of {EPSILON} s; on a "
+            "network that takes no "
             f"time nobody is blocked for more than {anyone:.3f} s",
         ),
         verdicts.at_least(

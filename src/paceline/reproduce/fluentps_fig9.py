@@ -91,7 +91,8 @@ def _claims(cells: Cells) -> list[Claim]:
             28.5,
             neutral=0,
             unit="%",
-            why=f"{last[0].seconds:.1f} s against {last[1].seconds:.1f} s per 100 iterations; SSP can lose no more than "
+            why=f"{last[0].seconds:.1f} s against {last[1].seconds:.1f} s per 100 iterations; SSP can lose no "
+            "more than "
             "the slowest worker's distance from the mean",
         ),
         verdicts.at_least(

@@ -153,9 +153,14 @@ def draw(found: Result) -> Figure:
         rows = found.of(f"{case}: {HELD}")
         labels = [row.cell.replace(", P=", "\n").replace("dynamic", "dyn.") for row in rows]
         picture.bars(
-            plot, labels, {"paper": [row.paper for row in rows], "ours": [row.ours for row in rows]}, unit="held pulls"
+            plot,
+            labels,
+            {"paper": [row.paper for row in rows], "ours": [row.ours for row in rows]},
+            unit="held pulls",
+            turned=True,
         )
         plot.set_yscale("symlog", linthresh=10)
+        plot.set_ylim(0, 2e5)
         plot.set_title(case.split(",")[0], fontsize=11)
         plot.set_xlabel("release, and the probability P that a worker at the bound is held")
     return figure
@@ -170,8 +175,8 @@ TARGET = Target(
         "AlexNet: 64 workers, 1 server, s=3; ResNet-56: 32 workers, 8 servers, s=2 (the table's footnote)",
         f"paces in equal steps, the slowest {100 * fluentps.SPREAD:.0f} % of the mean above the fastest, persistently; "
         f"each iteration up to {100 * fluentps.JITTER:.0f} % off its worker's pace",
-        "the network and the servers take no time; the paper gives neither the size of its AlexNet nor the update's cost",
-        "dynamic PSSP has alpha=1, which the paper leaves open; with several servers each tosses its own coin, as there",
+        "network and servers take no time; the paper gives neither the size of its AlexNet nor what an update costs",
+        "dynamic PSSP has alpha=1, which the paper leaves open; each of several servers tosses its own coin, as there",
     ),
     calibrated="the mean pace on ASP's seconds, of either net; the spread on AlexNet's held pulls under SSP, soft",
     cluster=fluentps.alexnet(),

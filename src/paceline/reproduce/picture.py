@@ -1,4 +1,4 @@
-"""How the figures look: paper and ours in the same two colours everywhere, which the colour-blind can tell apart too."""
+"""How figures look: paper and ours in the same two colours everywhere, which the colour-blind can tell apart too."""
 
 from __future__ import annotations
 
@@ -28,8 +28,13 @@ def sheet(title: str, columns: int = 1, *, width: float = 9.0, height: float = 4
     return figure, axes
 
 
-def bars(axes: Axes, labels: Sequence[str], series: Mapping[str, Sequence[float | None]], *, unit: str) -> None:
-    """Groups of bars, one in each for every series; a figure that is not there leaves a gap."""
+def bars(
+    axes: Axes, labels: Sequence[str], series: Mapping[str, Sequence[float | None]], *, unit: str, turned: bool = False
+) -> None:
+    """Groups of bars, one in each for every series; a figure that is not there leaves a gap.
+
+    Where there are many, the figures above them can be `turned`.
+    """
     width = 0.8 / len(series)
     extra = iter(MORE)
     for number, (name, values) in enumerate(series.items()):
@@ -39,17 +44,18 @@ def bars(axes: Axes, labels: Sequence[str], series: Mapping[str, Sequence[float 
         colour = COLOURS.get(name) or next(extra)
         for bar in drawn:
             bar.set_facecolor(colour)
-        axes.bar_label(drawn, labels=[short(value) for _, value in known], fontsize=7, padding=1)
+        axes.bar_label(drawn, labels=[short(value) for _, value in known], fontsize=7, padding=2, rotation=90 * turned)
     axes.set_xticks(range(len(labels)), labels)
     axes.set_ylabel(unit)
-    axes.margins(y=0.12)
+    axes.margins(y=0.25 if turned else 0.12)
     axes.legend(frameon=False, fontsize=9)
 
 
 def short(value: float) -> str:
-    if value >= 10_000:
-        return f"{value / 1000:,.0f}k" if value < 1e6 else f"{value / 1e6:,.3g}M"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    for size, letter in ((1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else 1e6):.3g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -79,7 +79,7 @@ def seconds(machines: Cluster, column: str, rounds: int) -> float:
     c, b = COLUMNS[column]
     closed: list[float] = []
 
-    def note(shard: int, now: float, event: Event, commands: Sequence[Command]) -> None:
+    def note(shard: int, now: float, _: Event, commands: Sequence[Command]) -> None:
         if shard == 0:
             closed.extend(now for command in commands if isinstance(command, Advance))
 
@@ -153,7 +153,8 @@ def _claims(minutes: dict[str, float], saved: dict[str, float], swept: list[Spre
             20,
             neutral=0,
             unit="%",
-            why=f"no worker waits for its three latest blocks, so nearly nothing of the lateness is left; a late answer "
+            why="no worker waits for its three latest blocks, so nearly nothing of the lateness is left; a late "
+            "answer "
             f"costs {late * LATE:.2f} s a round, and {100 * late * LATE * NUMBER / 60 / MINUTES['sync']:.0f} % is all "
             "that can be saved of it",
         ),
@@ -161,7 +162,8 @@ def _claims(minutes: dict[str, float], saved: dict[str, float], swept: list[Spre
             "the four columns are in the paper's order",
             dict(reversed(minutes.items())),
             unit="min",
-            why=f"the last two differ by the ordinary delays alone, of up to {ORDINARY:g} s; without these they are equal",
+            why=f"the last two differ by the ordinary delays alone, of up to {ORDINARY:g} s; without these they "
+            "are equal",
         ),
         verdicts.between(
             "with the spread of pull delays that gives 30 % for c=28, b=90 %, c=28 gives 17 %",
@@ -170,7 +172,8 @@ def _claims(minutes: dict[str, float], saved: dict[str, float], swept: list[Spre
             20,
             neutral=0,
             unit="%",
-            why=f"ordinary answers are then lognormal with sigma {fitting.amount:.2f} around {1000 * MEDIAN:.0f} ms: the "
+            why=f"ordinary answers are then lognormal with sigma {fitting.amount:.2f} around {1000 * MEDIAN:.0f} "
+            "ms: the "
             "slowest of 1 024 is seconds late too, and b=90 % cuts that off. If instead late answers are late by 0 to "
             f"8 s, c=28, b=90 % saves {widest.saved['c=28, b=90 %']:.1f} %, but c=28 {widest.saved['c=28']:.1f} %",
         ),
@@ -201,7 +204,8 @@ TARGET = Target(
     takes="a minute",
     assumed=(
         "32 workers and 32 servers, equal; 0.16 % of pull answers 4 s late, whichever (section 4.2); no timeouts",
-        f"an answer that is not late takes up to {ORDINARY:g} s, evenly: figure 2 shows a spread, without figures in the "
+        f"an answer that is not late takes up to {ORDINARY:g} s, evenly: figure 2 shows a spread, without figures "
+        "in the "
         "text; the lines take no time of their own",
         "a run is 90 epochs of 50 000 samples in rounds of 32 x 160; the table's time is in minutes (it has no unit)",
     ),

@@ -1,7 +1,8 @@
 """What a target is: one table or figure of a paper, the cluster that we assume for it, and what we get.
 
-A target's `run` gives rows, each a cell of the paper beside ours, and claims with a verdict that `verdicts` has computed
-from the figures. `draw` makes the figure of that result. A run that takes long tells its `progress` what it is at.
+A target's `run` gives rows, each a cell of the paper beside ours, and claims, each with a verdict that `verdicts` has
+computed from the figures. `draw` makes the figure of that result. A run that takes long tells its `progress` what it is
+at.
 """
 
 from __future__ import annotations
