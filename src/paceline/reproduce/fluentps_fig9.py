@@ -76,7 +76,7 @@ def _claims(cells: Cells) -> list[Claim]:
             unit="%",
             why="saved; a worker at the bound is held at one pull in 1/c instead of at each",
         ),
-        verdicts.at_least(
+        verdicts.near(
             "soft: PSSP saves up to 97.1 % of the held pulls (G against H)",
             soft["G, H"],
             97.1,
@@ -85,7 +85,7 @@ def _claims(cells: Cells) -> list[Claim]:
             why=f"{last[0].held:,.0f} against {last[1].held:,.0f}; where workers differ persistently the fast are at "
             "the bound nearly always, and a tenth of their pulls is held: 90 % is the most that c=1/10 can save",
         ),
-        verdicts.at_least(
+        verdicts.near(
             "soft: PSSP takes up to 28.5 % less time (G against H)",
             100 * (1 - last[0].seconds / last[1].seconds),
             28.5,
@@ -95,7 +95,7 @@ def _claims(cells: Cells) -> list[Claim]:
             "more than "
             "the slowest worker's distance from the mean",
         ),
-        verdicts.at_least(
+        verdicts.near(
             "lazy: PSSP still saves up to 70.7 %",
             max(lazy.values()),
             PAPER_LAZY,

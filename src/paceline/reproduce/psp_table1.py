@@ -23,11 +23,11 @@ MINUTES = {"sync": 199.97, "c=28": 164.97, "c=28, b=90 %": 139.95, "c=20, b=75 %
 COLUMNS = {"sync": (32, 1.0), "c=28": (28, 1.0), "c=28, b=90 %": (28, 0.9), "c=20, b=75 %": (20, 0.75)}
 PARTIAL = tuple(COLUMNS)[1:]
 NUMBER = 90 * 50_000 / (160 * WORKERS)  # of rounds: 90 epochs of CIFAR-10 in batches of 160
-ROUNDS, QUICKLY = 300, 12
+ROUNDS, QUICKLY = 300, 8
 MEDIAN = 94e6 / SERVERS * 8 / 1e9  # seconds that a block of ResNet-50's 94 MB takes on a line of 1 Gbit/s
 SIGMAS = (0.5, 0.8, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5)  # of ordinary answers, lognormal around the median
 SCATTERS = (0.0, 1.0, 2.0, 3.0, 4.0)  # seconds by which late answers are more or less late
-SWEPT, SWEPT_QUICKLY = 1500, 60  # rounds of each point of the sweeps
+SWEPT, SWEPT_QUICKLY = 1500, 20  # rounds of each point of the sweeps
 
 
 class Spread(Struct, frozen=True):

@@ -8,10 +8,17 @@ from math import inf
 
 from paceline.reproduce.target import Claim, Verdict
 
+ENOUGH = 0.8  # of a paper's gain
+
 
 def at_least(text: str, ours: float, asked: float, *, neutral: float, unit: str = "", why: str) -> Claim:
     """Holds from `asked` on; in direction above `neutral`, where there is no difference at all."""
     return between(text, ours, asked, inf, neutral=neutral, unit=unit, why=why)
+
+
+def near(text: str, ours: float, paper: float, *, neutral: float, unit: str = "", why: str) -> Claim:
+    """Where no bound was asked for: holds with four fifths of the paper's gain over `neutral`, or more."""
+    return at_least(text, ours, neutral + ENOUGH * (paper - neutral), neutral=neutral, unit=unit, why=why)
 
 
 def at_most(text: str, ours: float, asked: float, *, neutral: float, unit: str = "", why: str) -> Claim:
