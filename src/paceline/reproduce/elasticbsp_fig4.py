@@ -114,8 +114,7 @@ def _claims(cells: Cells) -> list[Claim]:
                 unit="h",
                 why=f"a push of all workers fills the server's line for {line:.3f} s, an iteration takes "
                 f"{NETS[name].seconds:g} s; whoever has pushed early waits the least, so queueing evens the "
-                "workers out, "
-                "SSP's bound is not met, and the barriers, after which all pull at once, cost the most",
+                "workers out, SSP's bound is not met, and the barriers, after which all pull at once, cost the most",
             )
         )
     short, long = cells["AlexNet", "R=15"], cells["AlexNet", "R=240"]
@@ -128,8 +127,7 @@ def _claims(cells: Cells) -> list[Claim]:
             neutral=0,
             unit="%",
             why=f"more time, with what plans cost by table II; {long.barriers:,.0f} plans for R=240 take "
-            f"{planned:.1f} s of "
-            f"{3600 * long.hours:,.0f} s there, and workers wait less often",
+            f"{planned:.1f} s of {3600 * long.hours:,.0f} s there, and workers wait less often",
         )
     )
     return claims
@@ -157,8 +155,7 @@ TARGET = Target(
     takes="some seconds",
     assumed=(
         f"4 workers whose paces are as {', '.join(map(str, PACES))}, each iteration up to {100 * JITTER:.0f} % "
-        "off, and a "
-        "server; the paper has 4 equal machines (P100) and does not say by how much they differ",
+        "off, and a server; the paper has 4 equal machines (P100) and does not say by how much they differ",
         f"{NETS['AlexNet'].seconds} s and {NETS['ResNet-50'].seconds} s an iteration; {NETS['AlexNet'].megabytes} and "
         f"{NETS['ResNet-50'].megabytes:g} MB; lines of {GIGABITS:g} Gbit/s; an update at 3 GB/s, one after the other",
         "an epoch is 50 000 samples, whoever has trained on them; batches of 128; planning takes no time but "

@@ -159,8 +159,7 @@ def _claims(cells: Cells) -> list[Claim]:
             unit="x",
             why="the fullest server receives all its gradients and then sends all its parameters, with or without a "
             f"barrier, so that overlap saves {deep[less][0]:.1f} % of communication; where servers are sliced "
-            "evenly it "
-            f"saves {even:.0f} %. What PS-Lite's scheduler itself costs is not in this cluster",
+            f"evenly it saves {even:.0f} %. What PS-Lite's scheduler itself costs is not in this cluster",
         ),
         verdicts.near(
             "ResNet-56: elastic slicing makes it up to 1.42 times as fast again",
@@ -221,8 +220,7 @@ TARGET = Target(
     assumed=(
         "8 servers, and 8, 16 or 32 workers with a batch of 4096 between them (section IV-B)",
         f"25 Gbit/s in all over 32 machines (section IV-A): {GIGABITS:.2f} Gbit/s for each, worker or server, "
-        "each way; "
-        "0.1 ms latency; updates take no time",
+        "each way; 0.1 ms latency; updates take no time",
         f"each iteration up to {100 * JITTER:.0f} % off; computing divides evenly among workers",
         "ResNet-56 as the paper, and AlexNet for ImageNet, of whose elements one tensor has 62 %",
     ),

@@ -92,8 +92,7 @@ def _claims(cells: Cells) -> list[Claim]:
             neutral=0,
             unit="%",
             why=f"{last[0].seconds:.1f} s against {last[1].seconds:.1f} s per 100 iterations; SSP can lose no "
-            "more than "
-            "the slowest worker's distance from the mean",
+            "more than the slowest worker's distance from the mean",
         ),
         verdicts.near(
             "lazy: PSSP still saves up to 70.7 %",

@@ -205,8 +205,7 @@ TARGET = Target(
     assumed=(
         "32 workers and 32 servers, equal; 0.16 % of pull answers 4 s late, whichever (section 4.2); no timeouts",
         f"an answer that is not late takes up to {ORDINARY:g} s, evenly: figure 2 shows a spread, without figures "
-        "in the "
-        "text; the lines take no time of their own",
+        "in the text; the lines take no time of their own",
         "a run is 90 epochs of 50 000 samples in rounds of 32 x 160; the table's time is in minutes (it has no unit)",
     ),
     calibrated="the base iteration time, on the synchronous column; nothing else",
