@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from statistics import mean, pstdev
 
 import pytest
 
@@ -13,6 +14,7 @@ from paceline.sim import simulate_cluster
 from paceline.sim.cluster import Network
 
 ASKED = 60 * psp_table1.MINUTES["sync"] / psp_table1.NUMBER  # seconds of a synchronous round
+ROUNDS = 25
 
 
 # PSP-SGD.
@@ -21,9 +23,9 @@ ASKED = 60 * psp_table1.MINUTES["sync"] / psp_table1.NUMBER  # seconds of a sync
 @cache
 def simulated() -> dict[str, float]:
     """Seconds of a round in each column, with the base time fitted."""
-    waiting = psp_table1.seconds(psp_table1.cluster(10.0), "sync", 20) - 10.0
+    waiting = psp_table1.seconds(psp_table1.cluster(10.0), "sync", ROUNDS) - 10.0
     cluster = psp_table1.cluster(ASKED - waiting)
-    partial = {name: psp_table1.seconds(cluster, name, 20) for name in psp_table1.PARTIAL}
+    partial = {name: psp_table1.seconds(cluster, name, ROUNDS) for name in psp_table1.PARTIAL}
     return {"base": ASKED - waiting, "sync": ASKED, **partial}
 
 
@@ -44,8 +46,9 @@ def test_waiting_is_the_same_whatever_an_iteration_takes() -> None:
 def test_rounds_without_messages_take_as_long_as_the_simulator_s(column: str) -> None:
     c, b = psp_table1.COLUMNS[column]
     delays = scattered(32, psp_table1.CHANCE, psp_table1.LATE, 0.0)
-    short = seconds_per_round(delays, simulated()["base"], workers=32, c=c, b=b, rounds=400)
-    assert simulated()[column] == pytest.approx(short, rel=0.04)
+    base = simulated()["base"]
+    runs = [seconds_per_round(delays, base, workers=32, c=c, b=b, rounds=ROUNDS, seed=seed) for seed in range(20)]
+    assert simulated()[column] == pytest.approx(mean(runs), abs=2.5 * pstdev(runs) + psp_table1.ORDINARY)
 
 
 def test_rounds_by_hand() -> None:
@@ -68,15 +71,15 @@ def test_the_fit_lies_where_the_paper_s_saving_is() -> None:
 
 
 def test_soft_release_holds_what_was_asked_and_lazy_a_tenth() -> None:
-    soft = fluentps.counted("ssp(s=3, release=soft)", fluentps.alexnet(), 500)
-    lazy = fluentps.counted("ssp(s=3)", fluentps.alexnet(), 500)
+    soft = fluentps.counted("ssp(s=3, release=soft)", fluentps.alexnet(), 400)
+    lazy = fluentps.counted("ssp(s=3)", fluentps.alexnet(), 400)
     assert 3500 <= soft.held <= 5000
     assert soft.held >= 10 * lazy.held
 
 
 def test_pssp_saves_held_pulls_in_the_widest_pair() -> None:
     models = fluentps_fig9.models(10, "soft")
-    held = {kind: fluentps.counted(model, fluentps.alexnet(), 400).held for kind, model in models.items()}
+    held = {kind: fluentps.counted(model, fluentps.alexnet(), 300).held for kind, model in models.items()}
     assert held["pssp"] < 0.3 * held["ssp"]
 
 

@@ -24,8 +24,10 @@ def looked_at(planner: str, size: tuple[int, int]) -> int:
 
 
 def run(quick: bool, progress: Progress) -> Result:
-    most = SMALL if quick else inf
-    wanted = [(name, size) for name in NAMES for size in PAPER[name] if looked_at(name, size) <= most]
+    most, horizons = (SMALL, (15,)) if quick else (inf, (15, 150))
+    wanted = [
+        (name, size) for name in NAMES for size in PAPER[name] if looked_at(name, size) <= most and size[1] in horizons
+    ]
     cells: Cells = {}
     for done, (name, size) in enumerate(wanted):
         progress(done, len(wanted), f"{name}, {_label(size)}")
