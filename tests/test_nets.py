@@ -12,6 +12,8 @@ from paceline import nets
 
 SIZES = [  # the network, what it takes, and the megabytes of its parameters
     (nets.cnn, (1, 28, 28), 1.7),
+    (nets.lenet, (1, 28, 28), 0.2),
+    (lambda: nets.lenet(3, side=32), (3, 32, 32), 0.3),
     (lambda: nets.cnn(channels=3), (3, 32, 32), 1.7),
     (nets.mlp, (1, 28, 28), 23.3),
     (nets.alexnet, (3, 32, 32), 5.6),

@@ -56,6 +56,7 @@ class Updater:
         dtype: torch.dtype = torch.float32,
         *,
         deterministic: bool = False,
+        device: torch.device | str = "cpu",
     ) -> None:
         if not 0 <= start < stop <= space.size:
             raise ParameterError(f"there are no elements {start} to {stop}; there are 0 to {space.size}")
@@ -78,7 +79,7 @@ class Updater:
         for segment in self._segments:
             for name in segment.rule.state:
                 if name not in self._state:
-                    self._state[name] = torch.zeros(self.size, dtype=dtype)
+                    self._state[name] = torch.zeros(self.size, dtype=dtype, device=device)
                 if segment.rule.initial(name):
                     self._state[name][segment.start : segment.stop] = segment.rule.initial(name)
         self.steps = 0

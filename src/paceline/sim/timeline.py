@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
+from typing import Protocol
 
 from paceline.sim.cluster import Cluster, ClusterError, Hiccup, machines, of_paces
 from paceline.sim.network import Network
@@ -41,7 +42,23 @@ from paceline.sync.worker import Worker
 OnEvent = Callable[[int, float, Event, Sequence[Command]], None]  # shard, time, event, commands
 
 COMPUTED, MESSAGE, TIMER = 0, 1, 2  # what comes first of all that happens at one time
-SIGNIFICANCE = 1.0  # of every gradient, for the models that ask: there are none here to measure
+SIGNIFICANCE = 1.0  # of every gradient, for the models that ask, where there is none to measure
+
+
+class Learns(Protocol):
+    """What goes on in the machines while the simulation says when: it is told of all that touches values."""
+
+    def decided(self, shard: int, commands: Sequence[Command]) -> None: ...
+
+    def answered(self, worker: int, shard: int, iteration: int) -> None: ...
+
+    def starts(self, worker: int, take: Iterable[int]) -> None: ...
+
+    def computes(self, worker: int) -> None: ...
+
+    def computed(self, worker: int, *, local: bool) -> None: ...
+
+    def pushes(self, worker: int, iteration: int) -> float: ...
 
 
 def simulate(
@@ -83,9 +100,16 @@ class Simulation:
     """Shards and workers, and what is under way between them."""
 
     def __init__(
-        self, model: Model, cluster: Cluster, on_event: OnEvent | None = None, *, watched: bool = True
+        self,
+        model: Model,
+        cluster: Cluster,
+        on_event: OnEvent | None = None,
+        *,
+        watched: bool = True,
+        learning: Learns | None = None,
     ) -> None:
         self.model = model
+        self.learning = learning
         self.machines = machines(cluster)
         self.network = Network(cluster, self, MESSAGE)
         self.shards = cluster.cuts
@@ -107,6 +131,7 @@ class Simulation:
         self._sequence = 0
         self._applied = 0
         self._staleness = 0
+        self._stopped = False
 
     @property
     def events(self) -> int:
@@ -121,12 +146,16 @@ class Simulation:
     def run(self, until: float) -> Timeline:
         for node in self.nodes:
             node.begin()
-        while self._agenda and self._agenda[0][0] <= until:
+        while self._agenda and self._agenda[0][0] <= until and not self._stopped:
             self.now, _, _, action = heappop(self._agenda)
             action()
         if not self._agenda:
             nothing_waits_in_vain(self._watches)
-        return self._timeline(until)
+        return self._timeline(self.now if self._stopped else until)
+
+    def stop(self) -> None:
+        """Let nothing more happen."""
+        self._stopped = True
 
     def deliver(self, shard: int, event: Event) -> None:
         """Hand an event to a shard, and do what it says."""
@@ -134,6 +163,8 @@ class Simulation:
         commands = self._handle[shard](event, self.now)
         if self._on_event is not None:
             self._on_event(shard, self.now, event, commands)
+        if self.learning is not None:
+            self.learning.decided(shard, commands)
         server = shard % self.servers
         for command in commands:
             match command:
@@ -199,6 +230,7 @@ class Node:
         model = simulation.model
         b, tau = (model.b, model.tau_pull) if isinstance(model, PSP) else (1.0, 0.0)
         self.simulation = simulation
+        self.learning = simulation.learning
         self.worker = worker
         self.machine = Worker(worker, simulation.shards, b=b, tau=tau)
         self.record = Recorder(worker)
@@ -207,6 +239,8 @@ class Node:
         self._send(self.machine.begin(self.simulation.now))
 
     def granted(self, shard: int, grant: Grant, waited_for: tuple[int, ...]) -> None:
+        if self.learning is not None:
+            self.learning.answered(self.worker, shard, grant.iteration)
         self._decided(self.machine.granted(shard, grant, self.simulation.now), waited_for)
 
     def start(self, iteration: int) -> None:
@@ -217,14 +251,21 @@ class Node:
         simulation = self.simulation
         end = simulation.machines[self.worker].end(self.record.begun, simulation.now)
         self.record.computes(iteration, simulation.now)
+        if self.learning is not None:
+            self.learning.computes(self.worker)
         simulation.at(end, COMPUTED, done)
 
     def _computed(self) -> None:
         self.record.waits(self.simulation.now, done=True)
+        if self.learning is not None:
+            self.learning.computed(self.worker, local=False)
         self._push()
 
     def _push(self) -> None:
-        messages, commands = self.machine.computed(self.simulation.now, SIGNIFICANCE)
+        significance = SIGNIFICANCE
+        if self.learning is not None:
+            significance = self.learning.pushes(self.worker, self.machine.iteration)
+        messages, commands = self.machine.computed(self.simulation.now, significance)
         self._send(messages)
         self._decided(commands, ())
 
@@ -238,8 +279,10 @@ class Node:
     def _decided(self, commands: Iterable[Start | SetPullTimer], waited_for: tuple[int, ...]) -> None:
         for command in commands:
             match command:
-                case Start(iteration=iteration):
+                case Start(iteration=iteration, take=take):
                     self.record.wait_ended(waited_for, self.simulation.now)
+                    if self.learning is not None:
+                        self.learning.starts(self.worker, take)
                     self.start(iteration)
                 case SetPullTimer(at=at, timer=timer):
                     self.simulation.at(at, TIMER, partial(self._timer_fired, timer))
@@ -294,4 +337,6 @@ class LocalNode(Node):
         if step == self._step:
             self._step = 0
             self.record.waits(self.simulation.now, done=True)
+            if self.learning is not None:
+                self.learning.computed(self.worker, local=True)
             self._do(self.steps.handle(StepDone(), self.simulation.now))
