@@ -57,4 +57,5 @@ def main(name: str, steps: int, folder: Path, device: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False  # which rounds to ten bits
     main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])

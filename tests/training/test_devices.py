@@ -33,7 +33,7 @@ def test_digits_are_learnt(device: str, sync: str, tmp_path: Path) -> None:
 @ON_A_GPU
 @pytest.mark.parametrize("sync", ["bsp", "ssp(s=3)"])
 def test_resnet_18_is_learnt(sync: str, tmp_path: Path) -> None:
-    assert train("resnet18", sync, 30, tmp_path, "cuda") > 0.8
+    assert train("resnet18", sync, 60, tmp_path, "cuda") > 0.5
 
 
 @ON_A_GPU
