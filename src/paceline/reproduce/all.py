@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from paceline.reproduce import (
+    elasticbsp_accuracy,
     elasticbsp_fig4,
+    esync_accuracy,
     esync_speed,
+    fluentps_accuracy,
     fluentps_fig6,
     fluentps_fig9,
     fluentps_table4,
+    psp_accuracy,
     psp_table1,
     zipline_table2,
 )
@@ -23,5 +27,9 @@ TARGETS: dict[str, Target] = {
         fluentps_table4,
         psp_table1,
         esync_speed,
+        elasticbsp_accuracy,
+        fluentps_accuracy,
+        psp_accuracy,
+        esync_accuracy,
     )
 }

@@ -7,11 +7,13 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import msgspec
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from paceline.data.source import DataError
 from paceline.observe.terminal import console_for_figures, print_json, stop
 from paceline.params.optimizer import nearest
 from paceline.reproduce.target import Progress, Result, Row, Target
@@ -25,7 +27,10 @@ def reproduce(
         typer.Argument(metavar="[TARGET]...", help="Which tables or figures; all for all. Without it, what there is."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A short form, to see that it runs; its figures are rough.")
+        bool,
+        typer.Option(
+            "--quick", help="A short form: rough figures of what is timed, small networks where something is learnt."
+        ),
     ] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures go.")] = Path("reproduction"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -38,7 +43,7 @@ def reproduce(
         _list(as_json)
         return
     documents = []
-    for target in _chosen(targets):
+    for target in _chosen(targets, quick):
         begun = perf_counter()
         result = _run(target, quick)
         seconds = perf_counter() - begun
@@ -59,12 +64,17 @@ def _targets() -> dict[str, Target]:
     return TARGETS
 
 
-def _chosen(names: list[str]) -> list[Target]:
+def _chosen(names: list[str], quick: bool) -> list[Target]:
     targets = _targets()
     for name in names:
         if name not in (*targets, "all"):
             stop(f"there is no target {name!r}{nearest(name, targets)}; there are {', '.join(targets)}, and all")
-    return list(targets.values()) if "all" in names else [targets[name] for name in dict.fromkeys(names)]
+    if "all" not in names:
+        return [targets[name] for name in dict.fromkeys(names)]
+    left_out = [] if quick or torch.cuda.is_available() else [one.name for one in targets.values() if one.learns]
+    if left_out:
+        typer.echo(f"left out, since they take hours without a GPU: {', '.join(left_out)}; add --quick", err=True)
+    return [target for target in targets.values() if target.name not in left_out]
 
 
 def _draw(target: Target, result: Result, path: Path) -> None:
@@ -84,7 +94,10 @@ def _run(target: Target, quick: bool) -> Result:
             status.update(Text(f"{target.name}: {done} of {total}, {what}"))
 
         told: Progress = progress
-        return target.run(quick, told)
+        try:
+            return target.run(quick, told)
+        except DataError as error:
+            stop(str(error))
 
 
 # What the user gets.

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 PAPER, OURS = "#0072B2", "#E69F00"
 MORE = ("#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")  # for lines of ours, one after the other
+LINES = (PAPER, OURS, *MORE)  # for models, none of which is a paper's
 COLOURS = {"paper": PAPER, "ours": OURS}
 DOTS_PER_INCH = 120
 

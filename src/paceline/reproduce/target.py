@@ -41,10 +41,20 @@ class Claim(Struct, frozen=True):
     why: str
 
 
+class Curve(Struct, frozen=True):
+    """How accurate a model was over virtual time, in one run of it."""
+
+    panel: str
+    name: str
+    seconds: list[float]
+    accuracies: list[float]
+
+
 class Result(Struct, frozen=True):
     rows: list[Row]
     claims: list[Claim]
     notes: list[str] = []
+    curves: list[Curve] = []
 
     def ours(self, group: str, cell: str) -> float:
         """Of a cell that was measured."""
@@ -58,7 +68,10 @@ class Result(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """`run` takes whether it is to be quick. `cluster` is None where nothing is simulated."""
+    """`run` takes whether it is to be quick. `cluster` is None where nothing is simulated.
+
+    Where it `learns`, networks are trained in virtual time: minutes when it is quick, and hours without a GPU if not.
+    """
 
     name: str
     paper: str  # and which table or figure of it
@@ -69,6 +82,7 @@ class Target(Struct, frozen=True):
     cluster: Cluster | None
     run: Callable[[bool, Progress], Result]
     draw: Callable[[Result], Figure]
+    learns: bool = False
 
 
 def silent(done: int, total: int, what: str) -> None:

@@ -1,0 +1,123 @@
+"""Targets that learn: their races in a small form, and their verdicts on races that never were."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from paceline.reproduce import (
+    elasticbsp_accuracy,
+    esync_accuracy,
+    fluentps_accuracy,
+    picture,
+    psp_accuracy,
+)
+from paceline.reproduce.all import TARGETS
+from paceline.reproduce.race import DATA, NETS, Lesson, Racer, _score, race
+from paceline.reproduce.target import Result
+from paceline.sim import Cluster, Group
+from paceline.sim.learning import Learned, Point
+from paceline.sim.record import Timeline
+
+MACHINES = Cluster((Group(seconds=0.1, count=2), Group(seconds=0.4)))
+
+
+def learned(*accuracies: float, every: float = 1.0) -> Learned:
+    nothing = Timeline("bsp", 1.0, 1, 0, 0.0, 0.0, 0, 0, 0.0, 0, [])
+    return Learned([Point(number * every, one, number) for number, one in enumerate(accuracies)], nothing)
+
+
+def racer(name: str, slope: float, final: float, seeds: int = 3) -> Racer:
+    """One that rises by so much at each second, up to its final accuracy, which differs a little between seeds."""
+    runs = []
+    for seed in range(seeds):
+        runs.append(learned(*(min(slope * second, final + 0.001 * seed) for second in range(60))))
+    return Racer(name, 0.1, runs)
+
+
+def test_models_race_and_each_has_the_best_of_the_rates() -> None:
+    lesson = Lesson("bsp", MACHINES, until=16.0, every=1.0, data="digits", batch=32)
+    lessons = {"BSP": lesson, "ASP": Lesson("asp", MACHINES, until=16.0, every=1.0, data="digits", batch=32)}
+    told: list[int] = []
+    racers = race(lessons, rates=(1e-6, 0.5), seeds=2, accuracy=0.3, progress=lambda done, *_: told.append(done))
+    assert told[0] == 0
+    assert max(told) == 2 * 2 + 2 * 2
+    assert {name: one.rate for name, one in racers.items()} == {"BSP": 0.5, "ASP": 0.5}
+    for one in racers.values():
+        assert len(one.runs) == 2
+        assert one.runs[0].curve != one.runs[1].curve, "another seed"
+        assert one.runs[0].timeline.seconds == 16.0, "only trials end early"
+    assert racers["ASP"].time(0.3) < racers["BSP"].time(0.3) < inf
+
+
+def test_the_first_to_an_accuracy_is_best_and_else_the_most_accurate() -> None:
+    soon, late, never, less = (
+        learned(0, 0.9, 0.5),
+        learned(0, 0.1, 0.9),
+        learned(0, 0.2, 0.3),
+        learned(0, 0.2, 0.2),
+    )
+    ranked = sorted([never, late, less, soon], key=lambda one: _score(one, 0.8), reverse=True)
+    assert ranked == [soon, late, never, less]
+    assert _score(late, None) > _score(never, None)
+
+
+def test_a_racer_that_never_gets_there_takes_for_ever() -> None:
+    one = racer("BSP", 0.1, 0.7)
+    assert one.time(0.65) == 7.0
+    assert one.times(0.75) == [inf] * 3
+    assert one.spread() == pytest.approx(0.002)
+
+
+def esync(slope: float, final: float) -> Result:
+    racers = {"SSGD": racer("SSGD", 0.02, 0.85), "ASGD": racer("ASGD", 0.5, 0.8), "ESync": racer("ESync", slope, final)}
+    return esync_accuracy.result({"i.i.d.": racers, "Dirichlet(0.1)": racers})
+
+
+@pytest.mark.parametrize(
+    ("slope", "final", "verdicts"),
+    [
+        (0.4, 0.86, ["holds", "holds", "holds"]),
+        (0.03, 0.847, ["holds in direction", "holds in direction", "holds"]),
+        (0.01, 0.5, ["does not hold", "does not hold", "does not hold"]),
+    ],
+)
+def test_esync_is_judged_by_its_time_and_its_accuracy(slope: float, final: float, verdicts: list[str]) -> None:
+    result = esync(slope, final)
+    assert [claim.verdict for claim in result.claims[:3]] == verdicts
+
+
+def others(final: float) -> dict[str, Result]:
+    def field(names: list[str], better: str) -> dict[str, Racer]:
+        return {name: racer(name, 0.1, final if better in name else 0.8) for name in names}
+
+    return {
+        "elasticbsp-accuracy": elasticbsp_accuracy.result("CIFAR-10", 0.65, field([*elasticbsp_accuracy.MODELS], "R=")),
+        "fluentps-accuracy": fluentps_accuracy.result("CIFAR-10", 0.55, field([*fluentps_accuracy.MODELS], "PSSP")),
+        "psp-accuracy": psp_accuracy.result("CIFAR-10", 0.55, field([*psp_accuracy.MODELS], "b=90")),
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.learns])
+def test_what_is_not_below_beyond_noise_holds_and_what_is_does_not(name: str, tmp_path: Path) -> None:
+    kept, lost = (
+        next(claim for claim in result.claims if "below" in claim.text or "keeps" in claim.text)
+        for result in ((esync(0.4, final) if "esync" in name else others(final)[name]) for final in (0.849, 0.7))
+    )
+    assert (kept.verdict, lost.verdict) == ("holds", "does not hold")
+    path = tmp_path / "figure.png"
+    picture.save(TARGETS[name].draw(esync(0.4, 0.86) if "esync" in name else others(0.8)[name]), path)
+    assert path.read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_every_lesson_can_be_given() -> None:
+    for quick in (True, False):
+        lessons = [*esync_accuracy.lessons(0.1, quick=quick).values()]
+        for module in (elasticbsp_accuracy, fluentps_accuracy, psp_accuracy):
+            lessons += module.lessons(quick).values()
+        for lesson in lessons:
+            assert lesson.net in NETS
+            assert lesson.data in DATA
+            assert 0 < lesson.every < lesson.until
