@@ -401,6 +401,26 @@ def test_psp_does_not_wait_for_its_timer_when_everyone_is_in() -> None:
     assert shard.clock == 1
 
 
+def test_psp_closes_a_round_whose_c_gradients_are_of_workers_that_have_gone_since() -> None:
+    shard = Shard("psp(c=2, tau_push=5.0)", 4)
+    (timer,) = of(SetTimer, run(shard, Pushed(0, 0), Pushed(1, 0)))
+    assert isinstance(timer, SetTimer)
+    run(shard, Left(0), Left(1), start=2.0)
+    (advance,) = shard.handle(TimerFired(timer.timer), timer.at)
+    assert isinstance(advance, Advance)
+    assert (advance.to, advance.gradients) == (1, 2)
+
+
+def test_a_time_that_has_passed_sets_no_timer() -> None:
+    """A driver that hands such a timer in at once would do nothing else until the next message."""
+    shard = Shard("psp(c=2, tau_push=5.0)", 4, update="immediate")
+    (timer,) = of(SetTimer, run(shard, Pushed(0, 0), Pushed(1, 0)))
+    assert isinstance(timer, SetTimer)
+    run(shard, Left(0), Left(1), start=2.0)
+    assert shard.handle(TimerFired(timer.timer), timer.at) == []
+    assert of(Advance, shard.handle(Pushed(2, 0), timer.at + 1))
+
+
 def test_psp_closes_rounds_that_c_workers_have_left_behind() -> None:
     """They went on without this server; nobody will push its old rounds any more, and worker 2 may never come."""
     shard = Shard("psp(c=2)", 3)

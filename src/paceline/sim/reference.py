@@ -205,10 +205,10 @@ class Reference:
 
     def _settle(self, out: list[Line], cause: str) -> list[Line]:
         rule = self.rule
-        while self.members and (rule.supersteps or self._past()) and rule.may_close():
+        while self.members and (rule.supersteps or self._past() or self.clock in self._sums) and rule.may_close():
             self._close(out, cause)
         at = rule.wake()
-        if at is not None and at != self._alarm:
+        if at is not None and at != self._alarm and at > self.now:
             self._timer += 1
             out.append(("timer", at, self._timer))
         self._alarm = at
@@ -219,7 +219,7 @@ class Reference:
 
     def _close(self, out: list[Line], cause: str) -> None:
         closing, missing = self.clock, len(self.members) - len(self._past())
-        to = max(closing, self.slowest) if self.rule.supersteps else min(self._past())
+        to = max(closing, self.slowest) if self.rule.supersteps else min(self._past(), default=closing + 1)
         summed = [round_ for round_ in self._sums if round_ < to]
         gradients = sum(self._sums.pop(round_) for round_ in summed)
         self.version += len(summed)

@@ -220,17 +220,20 @@ class Shard:
     def _settle(self, commands: list[Command], cause: Cause, worker: int | None) -> list[Command]:
         """Close what can be closed, and ask to be woken where the model waits for a time."""
         progress, model, view = self._progress, self.model, self.view
-        anytime = model.supersteps
-        while progress.members and (anytime or progress.clock < progress.fastest) and model.may_close(view):
+        while progress.members and (progress.clock < progress.fastest or self._is_begun()) and model.may_close(view):
             self._close(commands, cause, () if worker is None else (worker,))
         if self._wakes:
             at = model.wake(view)
-            if at is not None and at != self._alarm:
+            if at is not None and at != self._alarm and at > view.now:
                 self._timer += 1
                 missing, waiting_for = model.waiting_for(view)
                 commands.append(SetTimer(at, self._timer, Reason(self._rule, "timeout", 0, missing, waiting_for)))
             self._alarm = at
         return commands
+
+    def _is_begun(self) -> bool:
+        """Nobody is past the open round. Has it something to close: a gradient of somebody who has gone since?"""
+        return self.model.supersteps or self._progress.clock in self._sums
 
     def _close(self, commands: list[Command], cause: Cause, awaited: tuple[int, ...]) -> None:
         progress = self._progress
