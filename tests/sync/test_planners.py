@@ -82,6 +82,14 @@ def test_zipline_has_the_stops_of_the_papers_algorithm_2_if_no_two_ends_are_the_
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(grid_scan, paper.GridScan), (full_grid_scan, paper.FullGridScan)])
+def test_a_scan_takes_the_first_of_a_workers_ends_that_are_at_the_same_time(
+    ours: Callable[[Matrix], Plan], theirs: Callable[[Matrix], paper.Z_set]
+) -> None:
+    ends = [[4.25, 6.0, 7.5], [2.5, 2.5, 2.5]]  # the clock stood still while the second was measured
+    assert ours(ends).stops.tolist() == paper.stops(theirs(ends)) == [1, 1]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(grid_scan, paper.GridScan), (full_grid_scan, paper.FullGridScan)])
 @given(ends=large)
 @settings(max_examples=400, deadline=None)
 def test_a_scan_has_the_wait_of_the_papers(

@@ -121,7 +121,8 @@ def _scan(ends: Floats, row: int) -> Plan:
     latest = picked.max(axis=0)
     waits = latest - picked.min(axis=0)
     best = int(waits.argmin())
-    return Plan(nearest[:, best] + 1, float(waits[best]), float(latest[best]))
+    stops = (ends < picked[:, best, None]).sum(axis=1) + 1  # of ends at the same time the first
+    return Plan(stops, float(waits[best]), float(latest[best]))
 
 
 def _before(ends: Floats, times: Floats) -> NDArray[np.intp]:
