@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from paceline.sync import MODELS, Model, parse
 
-FAULTS = 24, 30  # how many are drawn for a run, at least and at most
+FAULTS = 25, 30  # how many are drawn for a run, at least and at most
 DETECTED = 1.5, 4.0  # after how many seconds the coordinator takes a silent worker for dead
 WHO = 1 << 16
 

@@ -123,7 +123,7 @@ class Life:
         return self.alive
 
     def _start(self, iteration: int) -> None:
-        if iteration >= self.storm.plan.iterations:
+        if iteration >= self.storm.plan.iterations and not self.storm.ahead:
             self.end(lost=False)
             self.storm.finished(self)
         elif self.steps is not None and self.storm.is_esync:

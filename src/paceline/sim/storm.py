@@ -2,7 +2,7 @@
 
 A `Storm` drives the core's own machines, each under the eyes of a judge, through a `Plan`: workers compute, connections
 carry their messages, the coordinator tells shards who is gone and which model holds, and faults strike. Every worker
-has its iterations to do and leaves then, so a run ends by itself; if it ends with someone waiting, or does not end, or
+has its iterations to do, and while faults are ahead some more, and leaves then; so a run ends by itself, and if it ends with someone waiting, or does not end, or
 if a live worker's message is refused, that is a violation. One plan gives one run.
 """
 
@@ -119,6 +119,8 @@ class Storm:
         self._events = 0
         self._faults: Counter[str] = Counter()
         self._doubling: list[tuple[Pipe, int]] = []
+        self._returning = 0  # how many workers are to be started again
+        self.ahead = len(plan.faults)  # how many faults have not struck yet
 
     # Time.
 
@@ -300,6 +302,10 @@ class Storm:
 
     def _strike(self, fault: Fault) -> None:
         alive = self._alive()
+        if not alive and self._returning:
+            self.at(self.now + NOTICE, partial(self._strike, fault))
+            return
+        self.ahead -= 1
         if alive and STRIKES[type(fault)](self, fault, alive):
             self._faults[fault.kind] += 1
 
@@ -309,8 +315,13 @@ class Storm:
         self.at(self.now + self.plan.detected, partial(self._notice, life, alive=False))
         back = 1.0 if fault.back is None and len(alive) == 1 else fault.back
         if back is not None:
-            self.at(self.now + back, partial(self.enter, life.worker, life.incarnation + 1, None))
+            self._returning += 1
+            self.at(self.now + back, partial(self._return, life))
         return True
+
+    def _return(self, life: Life) -> None:
+        self._returning -= 1
+        self.enter(life.worker, life.incarnation + 1, None)
 
     def _restart(self, fault: Restart, alive: list[Life]) -> bool:
         return self._crash(Crash(fault.at, fault.who, fault.who % 3 == 0, 0.0), alive)
