@@ -197,6 +197,17 @@ def test_what_a_life_was_told_is_not_told_the_next_one() -> None:
     assert again.answer == "applied"
 
 
+def test_a_repeated_pull_goes_on_waiting_though_a_later_one_was_granted() -> None:
+    """A worker that waits for fewer blocks than all has gone on; it is answered once, when the round has closed."""
+    shard = Shard("pssp(s=0, c=0.5)", 2)
+    held = next(i for i in range(100) if isinstance(run(shard, Pushed(0, i), Pulled(0, i))[-1], Hold))
+    next(i for i in range(held + 1, 200) if isinstance(run(shard, Pushed(0, i), Pulled(0, i))[-1], Grant))
+    (again,) = shard.handle(Pulled(0, held), 9.0)
+    assert isinstance(again, Hold)
+    assert again.reason.cause == "repeat"
+    assert granted(shard.handle(Left(1), 9.0)).count((0, held)) == 1
+
+
 def test_a_repeated_pull_is_granted_again_or_goes_on_waiting() -> None:
     shard = Shard("bsp", 2)
     run(shard, Pushed(0, 0))

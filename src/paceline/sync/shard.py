@@ -151,12 +151,12 @@ class Shard:
         member = self._progress.members.get(worker)
         if member is None or member.incarnation != pull.incarnation or i < -1:
             return [self._refuse(pull, member)]
-        if i <= member.granted:
-            self.counters.repeated += 1
-            return [self._grant(member, i, Reason(self._rule, "repeat"))]
         if member.held is not None and i in [held.pull.iteration for held in member.waiting()]:
             self.counters.repeated += 1
             return [Hold(worker, i, self._why_held(i, "repeat"))]
+        if i <= member.granted:
+            self.counters.repeated += 1
+            return [self._grant(member, i, Reason(self._rule, "repeat"))]
         if self.model.may_pull(self.view, pull):
             return [self._grant(member, i, self._open)]
         self.counters.held_pulls += 1
