@@ -84,10 +84,9 @@ class Loss(Fault, frozen=True):
 
 
 class Duplication(Fault, frozen=True):
-    """The next messages of a worker to a server arrive twice."""
+    """The next messages of a worker to every server arrive twice."""
 
     who: int
-    server: int
     times: int
 
 
@@ -143,6 +142,7 @@ class Plan(Struct, frozen=True):
     paces: tuple[float, ...]  # of each worker, seconds per iteration
     jitter: float
     latency: float
+    far: float  # how long a message to the State Server travels
     iterations: int  # where a worker's work ends
     b: float
     tau: float
@@ -161,39 +161,51 @@ class Plan(Struct, frozen=True):
         return list(dict.fromkeys([*self.models, *(change.model for change in self.changes)]))
 
 
-EXAMPLES = [expression for model in MODELS.values() for expression in model.examples]
+MORE = (  # what is worth another look, with times and counts that fit a short run
+    "drop(n_t=2)",
+    "drop(n_t=4)",
+    "psp(c=1, tau_push=0.5)",
+    "psp(c=2, tau_push=1.5)",
+    "pssp(s=1, c=0.5, release=soft)",
+    "esync(query=nonblocking)",
+    "esync(query=nonblocking, max_steps=3)",
+    "esync(max_steps=2)",
+)
+FREE = "asp", "asp", "ssp(s=3)", "pssp(s=2, c=0.3, release=soft)"  # run ahead here while another shard holds you
+COINS = "pssp(s=1, c=0.5)", "pssp(s=0, alpha=0.8)", "pssp(s=1, c=0.3, release=soft)"
+EXAMPLES = [*(expression for model in MODELS.values() for expression in model.examples), *MORE]
 
 
 def draw(seed: int, sync: Model | str | None = None) -> Plan:
     """The run that a seed stands for. With a model, all of it is under that one."""
     random = Random(seed)
     first = EXAMPLES[seed % len(EXAMPLES)] if sync is None else str(parse(sync))
-    workers, shards = random.choice((1, 2, 3, 3, 4, 4, 5, 6)), random.choice((1, 2, 2, 3, 3, 4))
+    model = parse(first)
+    partial = not model.everywhere and random.random() < 0.4  # do workers start without all blocks?
+    split = partial and sync is None and random.random() < 0.5  # is there one shard that holds, among others that do not?
+    workers = random.choice((1, 2, 3, 3, 4, 4, 5, 6))
+    shards = random.choice((3, 4)) if partial else random.choice((1, 2, 2, 3, 4))
     iterations = random.randint(6, 10)
-    paces, jitter = _paces(random, workers)
-    span = 0.8 * iterations * min(paces)
-    changes = () if sync is not None else _changes(random, first, shards, span)
+    paces, jitter = _paces(random, workers, brisk=split or model.name == "esync")
+    span = 0.8 * iterations * (max(paces) if model.name == "esync" or split else min(paces))
     models = (first,) * shards
-    if sync is None and not parse(first).everywhere and random.random() < 0.25:
-        models = (first, *(random.choice(_local()) for _ in range(shards - 1)))
-    b, tau = _partial(random, [*models, *(change.model for change in changes)])
-    faults = [_fault(random, span, shards) for _ in range(random.randint(*FAULTS))]
-    if parse(first).name == "esync" and random.random() < 0.3:
-        faults.append(StateServerLost(random.uniform(0, span)))
+    if sync is None and not model.everywhere and (split or random.random() < 0.2):
+        models = (first, *(random.choice(FREE if split else _local()) for _ in range(shards - 1)))
     return Plan(
         seed=seed,
         models=models,
-        servers=random.randint(1, shards),
+        servers=shards if partial else random.randint(1, shards),
         paces=paces,
         jitter=jitter,
-        latency=random.choice((0.0, 0.01, 0.1, 0.4)),
+        latency=random.choice((0.0, 0.02, 0.1, 0.4)),
+        far=random.choice((0.02, 0.5, 1.0, 2.0)),
         iterations=iterations,
-        b=b,
-        tau=tau,
+        b=random.choice((0.3, 0.5) if split else (0.3, 0.5, 0.7)) if partial else 1.0,
+        tau=random.choice((0.0, 0.5, 2.0)) if partial and not split else 0.0,
         numbered=random.random() < 0.5,
         detected=random.uniform(*DETECTED),
-        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
-        changes=changes,
+        faults=_faults(random, first, span),
+        changes=_changes(random, first, shards, span, partial=partial, split=split) if sync is None else (),
     )
 
 
@@ -201,9 +213,11 @@ def _local() -> list[str]:
     return [expression for expression in EXAMPLES if not parse(expression).everywhere]
 
 
-def _paces(random: Random, workers: int) -> tuple[tuple[float, ...], float]:
+def _paces(random: Random, workers: int, *, brisk: bool) -> tuple[tuple[float, ...], float]:
     """Whole numbers, so that ends coincide; or anything; and now and then a worker that is far behind."""
-    if random.random() < 0.4:
+    if brisk:
+        paces, jitter = [random.choice((0.5, 0.8, 2.0)) for _ in range(workers)], 0.3
+    elif random.random() < 0.4:
         paces, jitter = [float(random.randint(1, 3)) for _ in range(workers)], 0.0
     else:
         paces, jitter = [random.uniform(0.5, 3.0) for _ in range(workers)], 0.3
@@ -212,76 +226,85 @@ def _paces(random: Random, workers: int) -> tuple[tuple[float, ...], float]:
     return tuple(paces), jitter
 
 
-def _changes(random: Random, first: str, shards: int, span: float) -> tuple[Change, ...]:
+def _changes(
+    random: Random, first: str, shards: int, span: float, *, partial: bool, split: bool
+) -> tuple[Change, ...]:
     """Some runs change their model on the way; where all are free to differ, also on one shard alone."""
-    if random.random() < 0.4:
+    if split:  # where pulls pile up, coins let some of them go
+        times = sorted(random.uniform(0, 1.2 * span) for _ in range(4))
+        return tuple(Change(at, random.choice(COINS if nth % 2 else _local()), 0) for nth, at in enumerate(times))
+    if random.random() < (0.8 if parse(first).name == "esync" else 0.4):
         return ()
     free = not parse(first).everywhere
     found = []
-    for at in sorted(random.uniform(0, span) for _ in range(random.randint(1, 4))):
-        alone = free and random.random() < 0.3
-        model = random.choice(_local() if alone else EXAMPLES)
+    for at in sorted(random.uniform(0, 1.2 * span) for _ in range(random.randint(1, 5))):
+        alone = free and random.random() < 0.4
+        model = random.choice(_local() if alone or partial else EXAMPLES)
         free = alone or not parse(model).everywhere
         found.append(Change(at, model, random.randrange(shards) if alone else None))
     return tuple(found)
 
 
-def _partial(random: Random, expressions: list[str]) -> tuple[float, float]:
-    """How many blocks a worker waits for: what `psp` says, or now and then fewer than all under other models."""
-    models = [parse(expression) for expression in expressions]
-    if any(model.everywhere for model in models) or random.random() < 0.5:
-        return 1.0, 0.0
-    return random.choice((0.3, 0.5, 0.7)), random.choice((0.0, 0.5, 2.0))
+def _faults(random: Random, first: str, span: float) -> tuple[Fault, ...]:
+    faults = [_fault(random, span) for _ in range(random.randint(*FAULTS))]
+    if parse(first).name == "esync":
+        state_server = -1  # the last of a worker's connections
+        for _ in range(10):
+            at, seconds = random.uniform(0, span), random.uniform(1, 12)
+            faults.append(Partition(at, random.randrange(WHO), state_server, seconds))
+        if random.random() < 0.3:
+            faults.append(StateServerLost(random.uniform(0, span)))
+    return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
-def _fault(random: Random, span: float, shards: int) -> Fault:
+def _fault(random: Random, span: float) -> Fault:
     at = random.uniform(0, span) if random.random() < 0.8 else random.uniform(0, span / 5)
-    return random.choices(list(DRAWS), list(DRAWS.values()))[0](random, at, shards)
+    return random.choices(list(DRAWS), list(DRAWS.values()))[0](random, at)
 
 
-def _crash(random: Random, at: float, shards: int) -> Fault:
+def _crash(random: Random, at: float) -> Fault:
     back = random.choice((None, random.uniform(0, 1), random.uniform(0, 6)))
     return Crash(at, random.randrange(WHO), random.random() < 0.5, back)
 
 
-def _restart(random: Random, at: float, shards: int) -> Fault:
+def _restart(random: Random, at: float) -> Fault:
     return Restart(at, random.randrange(WHO))
 
 
-def _join(random: Random, at: float, shards: int) -> Fault:
+def _join(random: Random, at: float) -> Fault:
     return Join(at, random.randint(1, 4) if random.random() < 0.4 else None)
 
 
-def _pause(random: Random, at: float, shards: int) -> Fault:
+def _pause(random: Random, at: float) -> Fault:
     return Pause(at, random.randrange(WHO), random.random() < 0.4, random.uniform(0.1, 3))
 
 
-def _partition(random: Random, at: float, shards: int) -> Fault:
+def _partition(random: Random, at: float) -> Fault:
     server = random.randrange(WHO) if random.random() < 0.5 else None
     return Partition(at, random.randrange(WHO), server, random.uniform(0.5, 8))
 
 
-def _delay(random: Random, at: float, shards: int) -> Fault:
+def _delay(random: Random, at: float) -> Fault:
     return Delay(at, random.randrange(WHO), random.uniform(0.2, 4), random.uniform(0.5, 6))
 
 
-def _loss(random: Random, at: float, shards: int) -> Fault:
+def _loss(random: Random, at: float) -> Fault:
     return Loss(at, random.randrange(WHO), random.randrange(WHO), random.uniform(0, 1.5))
 
 
-def _duplication(random: Random, at: float, shards: int) -> Fault:
-    return Duplication(at, random.randrange(WHO), random.randrange(WHO), random.randint(1, 4))
+def _duplication(random: Random, at: float) -> Fault:
+    return Duplication(at, random.randrange(WHO), random.randint(1, 6))
 
 
-def _slow_server(random: Random, at: float, shards: int) -> Fault:
+def _slow_server(random: Random, at: float) -> Fault:
     return SlowServer(at, random.randrange(WHO), random.uniform(0.2, 3), random.uniform(1, 6))
 
 
-def _clock_jump(random: Random, at: float, shards: int) -> Fault:
+def _clock_jump(random: Random, at: float) -> Fault:
     return ClockJump(at, random.randrange(WHO), random.random() < 0.6, random.uniform(-8, 8))
 
 
-DRAWS: dict[Callable[[Random, float, int], Fault], float] = {
+DRAWS: dict[Callable[[Random, float], Fault], float] = {
     _crash: 1.5,
     _restart: 2,
     _join: 1.5,

@@ -35,6 +35,7 @@ class Life:
         self.alive = True
         self.declared = False  # does the coordinator take it for dead?
         self.frozen = -inf  # it does nothing until then
+        self.silent = -inf  # nobody hears of it until then
         self.offset = 0.0  # by how much its clock is off
         self.machine = JudgedWorker(worker, plan.shards, incarnation, plan.b, plan.tau)
         self.steps: JudgedSteps | None = None
@@ -78,7 +79,7 @@ class Life:
         to_server: Callable[[Any], None] = partial(storm.ask, self) if state else partial(storm.take, self)
         to_worker = self._heard if state else self._told
         link = Link(storm, greeting, to_server, to_worker, lambda: host.frozen, lambda: self.frozen)
-        link.latency = plan.latency
+        link.latency = plan.far if state else plan.latency
         return link
 
     def _send(self, messages: Iterable[Message]) -> None:

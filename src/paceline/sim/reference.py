@@ -132,10 +132,10 @@ class Reference:
         account, i = self.members.get(pull.worker), pull.iteration
         if account is None or account.incarnation != pull.incarnation:
             return [self._refused(pull)]
-        if i <= account.granted:
-            return [self._grant(account, i, "repeat")]
         if any(waiting.pull.iteration == i for waiting in account.held):
             return [self._hold(pull, "repeat")]
+        if i <= account.granted:
+            return [self._grant(account, i, "repeat")]
         if self.rule.may_pull(pull):
             return [self._grant(account, i, "open")]
         account.held.append(Waiting(pull, self.now, max(self.clock, self.rule.filed(pull))))

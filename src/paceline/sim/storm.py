@@ -118,7 +118,7 @@ class Storm:
         self._sequence = 0
         self._events = 0
         self._faults: Counter[str] = Counter()
-        self._doubling: list[tuple[Pipe, int]] = []
+        self._doubling: list[tuple[list[Pipe], int]] = []
         self._returning = 0  # how many workers are to be started again
         self.ahead = len(plan.faults)  # how many faults have not struck yet
 
@@ -152,7 +152,9 @@ class Storm:
 
     def _outcome(self) -> Outcome:
         links = [link for life in self.lives.values() for link in life.links]
-        self._faults["duplication"] += sum(pipe.copied > before for pipe, before in self._doubling)
+        self._faults["duplication"] += sum(
+            sum(pipe.copied for pipe in pipes) > before for pipes, before in self._doubling
+        )
         doubled = sum(link.there.copied for link in links)
         return Outcome(self._events, +self._faults, sum(link.resent for link in links), doubled, len(self.lives))
 
@@ -198,7 +200,7 @@ class Storm:
 
     def _notice(self, life: Life, *, alive: bool) -> None:
         """The coordinator has not heard of a worker for too long; is it so, and still silent?"""
-        if not life.declared and (not alive or (life.alive and max(life.frozen, life.links[-1].blocked) > self.now)):
+        if not life.declared and (not alive or (life.alive and life.silent > self.now)):
             self._declare(life)
 
     # What happens at a shard.
@@ -356,6 +358,7 @@ class Storm:
 
     def _silence(self, life: Life, until: float) -> None:
         """If it lasts, the coordinator takes it for dead; the worker hears of that once it is over."""
+        life.silent = max(life.silent, until)
         if until > self.now + self.plan.detected:
             self.at(self.now + self.plan.detected, partial(self._notice, life, alive=True))
             self.at(until + self.random.uniform(0, 2 * NOTICE), partial(self._is_told, life))
@@ -378,10 +381,10 @@ class Storm:
 
     def _duplication(self, fault: Duplication, alive: list[Life]) -> bool:
         """It counts once a message has really arrived twice."""
-        life = alive[fault.who % len(alive)]
-        pipe = life.links[fault.server % self.plan.servers].there
-        pipe.copies += fault.times
-        self._doubling.append((pipe, pipe.copied))
+        pipes = [link.there for link in alive[fault.who % len(alive)].links]
+        self._doubling.append((pipes, sum(pipe.copied for pipe in pipes)))
+        for pipe in pipes:
+            pipe.copies += fault.times
         return False
 
     def _slow_server(self, fault: SlowServer, alive: list[Life]) -> bool:
