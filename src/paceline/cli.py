@@ -27,6 +27,7 @@ from paceline.observe import replay as replay_trace
 from paceline.observe.terminal import complain, console_for_figures, print_json, stop
 from paceline.reproduce.cli import reproduce
 from paceline.sim.cli import simulate
+from paceline.sim.faults_cli import faults
 from paceline.sync import MODELS, Model, ModelError, parse, signature
 from paceline.sync.models.base import NODEFAULT, parameters, show
 from paceline.sync.models.pssp import PSSP
@@ -80,6 +81,7 @@ app.command(epilog="Example: paceline serve --workers 4 --folder runs/mine")(ser
 app.command(epilog="Example: paceline sync runs/mine 'ssp(s=3)'")(sync)
 app.command(epilog="Example: paceline simulate --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")(simulate)
 app.command(epilog="Example: paceline reproduce psp-table1 --out figures")(reproduce)
+app.command(epilog="Example: paceline faults --seeds 100 --sync 'ssp(s=3)'")(faults)
 
 
 @app.callback(invoke_without_command=True, epilog="Example: paceline demo")

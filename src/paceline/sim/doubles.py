@@ -49,9 +49,7 @@ class Waits:
         self._timers += 1
         return [SetPullTimer(self._deadline, self._timers, missing)]
 
-    def _start(
-        self, newest: list[int], missing: tuple[int, ...], reason: Literal["all", "share", "timeout"]
-    ) -> Start:
+    def _start(self, newest: list[int], missing: tuple[int, ...], reason: Literal["all", "share", "timeout"]) -> Start:
         take = tuple(block for block, age in enumerate(newest) if age > self._taken[block])
         self._taken, self._wanted = newest, None
         return Start(max(newest), take, missing, reason)

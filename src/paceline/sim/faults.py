@@ -12,8 +12,9 @@ from random import Random
 from msgspec import Struct
 
 from paceline.sync import MODELS, Model, parse
+from paceline.sync.models.psp import PSP
 
-FAULTS = 25, 30  # how many are drawn for a run, at least and at most
+FAULTS = 28, 34  # how many are drawn for a run, at least and at most
 DETECTED = 1.5, 4.0  # after how many seconds the coordinator takes a silent worker for dead
 WHO = 1 << 16
 
@@ -169,7 +170,7 @@ MORE = (  # what is worth another look, with times and counts that fit a short r
     "pssp(s=1, c=0.5, release=soft)",
     "esync(query=nonblocking)",
     "esync(query=nonblocking, max_steps=3)",
-    "esync(max_steps=2)",
+    "esync(epsilon=1.0, query=nonblocking)",
 )
 FREE = "asp", "asp", "ssp(s=3)", "pssp(s=2, c=0.3, release=soft)"  # run ahead here while another shard holds you
 COINS = "pssp(s=1, c=0.5)", "pssp(s=0, alpha=0.8)", "pssp(s=1, c=0.3, release=soft)"
@@ -182,7 +183,9 @@ def draw(seed: int, sync: Model | str | None = None) -> Plan:
     first = EXAMPLES[seed % len(EXAMPLES)] if sync is None else str(parse(sync))
     model = parse(first)
     partial = not model.everywhere and random.random() < 0.4  # do workers start without all blocks?
-    split = partial and sync is None and random.random() < 0.5  # is there one shard that holds, among others that do not?
+    split = (
+        partial and sync is None and random.random() < 0.5
+    )  # is there one shard that holds, among others that do not?
     workers = random.choice((1, 2, 3, 3, 4, 4, 5, 6))
     shards = random.choice((3, 4)) if partial else random.choice((1, 2, 2, 3, 4))
     iterations = random.randint(6, 10)
@@ -191,6 +194,9 @@ def draw(seed: int, sync: Model | str | None = None) -> Plan:
     models = (first,) * shards
     if sync is None and not model.everywhere and (split or random.random() < 0.2):
         models = (first, *(random.choice(FREE if split else _local()) for _ in range(shards - 1)))
+    b, tau = random.choice((0.3, 0.5) if split else (0.3, 0.5, 0.7)), random.choice((0.0, 0.5, 2.0))
+    if not partial:
+        b, tau = (model.b, model.tau_pull) if isinstance(model, PSP) else (1.0, 0.0)
     return Plan(
         seed=seed,
         models=models,
@@ -200,9 +206,9 @@ def draw(seed: int, sync: Model | str | None = None) -> Plan:
         latency=random.choice((0.0, 0.02, 0.1, 0.4)),
         far=random.choice((0.02, 0.5, 1.0, 2.0)),
         iterations=iterations,
-        b=random.choice((0.3, 0.5) if split else (0.3, 0.5, 0.7)) if partial else 1.0,
-        tau=random.choice((0.0, 0.5, 2.0)) if partial and not split else 0.0,
-        numbered=random.random() < 0.5,
+        b=b,
+        tau=0.0 if split else tau,
+        numbered=random.random() < 0.7,
         detected=random.uniform(*DETECTED),
         faults=_faults(random, first, span),
         changes=_changes(random, first, shards, span, partial=partial, split=split) if sync is None else (),
@@ -226,9 +232,7 @@ def _paces(random: Random, workers: int, *, brisk: bool) -> tuple[tuple[float, .
     return tuple(paces), jitter
 
 
-def _changes(
-    random: Random, first: str, shards: int, span: float, *, partial: bool, split: bool
-) -> tuple[Change, ...]:
+def _changes(random: Random, first: str, shards: int, span: float, *, partial: bool, split: bool) -> tuple[Change, ...]:
     """Some runs change their model on the way; where all are free to differ, also on one shard alone."""
     if split:  # where pulls pile up, coins let some of them go
         times = sorted(random.uniform(0, 1.2 * span) for _ in range(4))
@@ -293,7 +297,7 @@ def _loss(random: Random, at: float) -> Fault:
 
 
 def _duplication(random: Random, at: float) -> Fault:
-    return Duplication(at, random.randrange(WHO), random.randint(1, 6))
+    return Duplication(at, random.randrange(WHO), random.randint(1, 10))
 
 
 def _slow_server(random: Random, at: float) -> Fault:

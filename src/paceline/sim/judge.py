@@ -14,11 +14,11 @@ from paceline.sim.doubles import Asking, Rounds, Waits
 from paceline.sim.reference import Line, Reference, line
 from paceline.sim.rules import RULES
 from paceline.sync import Command, Event, Grant, Hold, InvariantViolated, Pulled, Pushed, Shard, Stop, parse
+from paceline.sync.events import SetModel, TimerFired
 from paceline.sync.invariants import Watch
 from paceline.sync.local_steps import Action, LocalSteps
 from paceline.sync.models.esync import ESync
 from paceline.sync.partial_pull import Arrived, Asked, SetPullTimer, Start
-from paceline.sync.events import SetModel, TimerFired
 from paceline.sync.state_server import Answer, StateServer
 from paceline.sync.worker import Message, Worker
 

@@ -13,7 +13,6 @@ from paceline.sim.judge import JudgedSteps, JudgedWorker
 from paceline.sim.links import Link
 from paceline.sync import Apply, Drop, Grant, Joined, Pulled, Pushed
 from paceline.sync.local_steps import Action, Answered, Contribute, Query, RoundBegan, ServerLost, Step, StepDone
-from paceline.sync.models.esync import ESync
 from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.state_server import Began, Queried
 from paceline.sync.worker import Message
@@ -40,7 +39,6 @@ class Life:
         self.machine = JudgedWorker(worker, plan.shards, incarnation, plan.b, plan.tau)
         self.steps: JudgedSteps | None = None
         self._step = 0  # which local iteration is under way; one that was given up never ends
-        self._works = 0
         self._sequence = 0
         joined = Joined(worker, incarnation, iteration)
         self.links = [self._link(server, joined) for server in range(plan.servers + 1)]  # the last: the State Server
@@ -86,11 +84,11 @@ class Life:
         for shard, message in messages:
             self.links[self.storm.server_of(shard)].post((shard, message))
 
-    def _told(self, reply: tuple[int, Pushed | Pulled | Joined, Apply | Drop | Grant]) -> None:
+    def _told(self, reply: tuple[int, Apply | Drop | Grant]) -> None:
         """A shard has answered."""
         if not self.alive:
             return
-        shard, message, answer = reply
+        shard, answer = reply
         if isinstance(answer, Drop) and answer.reason.cause in ("zombie", "stranger"):
             self.storm.reborn(self)
             return
@@ -126,7 +124,7 @@ class Life:
     def _start(self, iteration: int) -> None:
         if iteration >= self.storm.plan.iterations and not self.storm.ahead:
             self.end(lost=False)
-            self.storm.finished(self)
+            self.storm.declare(self)
         elif self.steps is not None and self.storm.is_esync:
             self._ask(Began(self.worker, iteration))
             self._do(self.steps.handle(RoundBegan(iteration), self.clock))
@@ -134,7 +132,6 @@ class Life:
             self._compute(self._computed)
 
     def _compute(self, done: Callable[[], None]) -> None:
-        self._works += 1
         self.storm.at(self.storm.now + self.storm.work(self.worker), done)
 
     def _computed(self) -> None:

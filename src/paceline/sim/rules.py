@@ -95,7 +95,7 @@ class Asp(Rule):
 
 class Ssp(Rule):
     def may_pull(self, pull: Pulled) -> bool:
-        return pull.iteration - self.shard.clock < self.model.s
+        return bool(pull.iteration - self.shard.clock < self.model.s)
 
     def soft(self, pull: Pulled) -> int:
         return int(pull.iteration - self.model.s)
@@ -110,7 +110,7 @@ class Dsps(Rule):
         self.due = shard.clock + 1
 
     def may_pull(self, pull: Pulled) -> bool:
-        return pull.iteration - self.shard.clock < self.s
+        return bool(pull.iteration - self.shard.clock < self.s)
 
     def closed(self) -> None:
         if self.shard.clock < self.due:
@@ -164,7 +164,7 @@ class Drop(Bsp):
     jumps = True
 
     def may_close(self) -> bool:
-        return self.past() >= self.model.n_t or self.past() == len(self.shard.members)
+        return bool(self.past() >= self.model.n_t or self.past() == len(self.shard.members))
 
 
 class Pssp(Rule):
@@ -175,11 +175,11 @@ class Pssp(Rule):
         salt = self.shard.index if self.model.coin == "shard" else -1
         tossed = coin(self.shard.seed, pull.worker, pull.iteration, salt)
         if self.model.c is not None:
-            return tossed >= self.model.c
+            return bool(tossed >= self.model.c)
         alpha = self.model.alpha
         if alpha == "significance":
             alpha = self.shard.members[pull.worker].significance
-        return tossed >= alpha / (1 + exp(s - gap))
+        return bool(tossed >= alpha / (1 + exp(s - gap)))
 
 
 class Psp(Rule):

@@ -2,8 +2,8 @@
 
 A `Storm` drives the core's own machines, each under the eyes of a judge, through a `Plan`: workers compute, connections
 carry their messages, the coordinator tells shards who is gone and which model holds, and faults strike. Every worker
-has its iterations to do, and while faults are ahead some more, and leaves then; so a run ends by itself, and if it ends with someone waiting, or does not end, or
-if a live worker's message is refused, that is a violation. One plan gives one run.
+has its iterations to do, some more while faults are ahead, and leaves then; so a run ends by itself. If it ends with
+someone waiting, or does not end, or if a live worker's message is refused, that is a violation. One plan gives one run.
 """
 
 from __future__ import annotations
@@ -18,25 +18,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from paceline.sim.faults import (
-    Change,
-    ClockJump,
-    Crash,
-    Delay,
-    Duplication,
-    Fault,
-    Join,
-    Loss,
-    Partition,
-    Pause,
-    Plan,
-    Restart,
-    SlowServer,
-    StateServerLost,
-)
+from paceline.sim.faults import Change, Fault, Plan
 from paceline.sim.judge import JudgedShard, JudgedStateServer
 from paceline.sim.links import Pipe
 from paceline.sim.lives import TICK, Life
+from paceline.sim.strikes import STRIKES
 from paceline.sync import (
     Apply,
     Command,
@@ -63,7 +49,6 @@ OnEvent = Callable[[int, float, Event, Sequence[Command]], None]  # shard, its t
 
 MOST = 100_000  # far more things than happen in any run that ends
 NOTICE = 1.0  # within how many seconds the coordinator's word reaches a shard
-NEWCOMERS = 6  # how many workers may join
 
 
 class Outcome(Struct):
@@ -106,10 +91,10 @@ class Storm:
         self._asking = dict.fromkeys(range(workers), 0)  # the lives that the State Server knows
         self._ended: dict[int, int] = {}  # the last of each worker's that it was told the end of
         self._words = [
-            Pipe(self, partial(self._handle, shard), partial(self._frozen, self.server_of(shard)))
+            Pipe(self, partial(self._hear, shard), partial(self._frozen, self.server_of(shard)))
             for shard in range(plan.shards)
         ]
-        self._paces = dict(enumerate(plan.paces))
+        self.paces = dict(enumerate(plan.paces))
         self.lives: dict[tuple[int, int], Life] = {}
         self.newest: dict[int, Life] = {}
         self._starts: dict[tuple[int, int, int], int] = {}
@@ -118,7 +103,7 @@ class Storm:
         self._sequence = 0
         self._events = 0
         self._faults: Counter[str] = Counter()
-        self._doubling: list[tuple[list[Pipe], int]] = []
+        self.doubling: list[tuple[list[Pipe], int]] = []
         self._returning = 0  # how many workers are to be started again
         self.ahead = len(plan.faults)  # how many faults have not struck yet
 
@@ -153,7 +138,7 @@ class Storm:
     def _outcome(self) -> Outcome:
         links = [link for life in self.lives.values() for link in life.links]
         self._faults["duplication"] += sum(
-            sum(pipe.copied for pipe in pipes) > before for pipes, before in self._doubling
+            sum(pipe.copied for pipe in pipes) > before for pipes, before in self.doubling
         )
         doubled = sum(link.there.copied for link in links)
         return Outcome(self._events, +self._faults, sum(link.resent for link in links), doubled, len(self.lives))
@@ -168,7 +153,7 @@ class Storm:
 
     def work(self, worker: int) -> float:
         """How long an iteration takes."""
-        pace, jitter = self._paces[worker], self.plan.jitter
+        pace, jitter = self.paces[worker], self.plan.jitter
         return pace * (1 + jitter * self.random.uniform(-1, 1)) if jitter else pace
 
     def _frozen(self, server: int) -> float:
@@ -184,13 +169,19 @@ class Storm:
     def reborn(self, life: Life) -> None:
         """It has found out that it counts as dead, and comes back as another."""
         life.end(lost=False)
-        self._declare(life)
+        self.declare(life)
         self.enter(life.worker, life.incarnation + 1, None)
 
-    def finished(self, life: Life) -> None:
-        self._declare(life)
+    def bring_back(self, life: Life, after: float) -> None:
+        """A worker is started again as another incarnation, after so many seconds."""
+        self._returning += 1
+        self.at(self.now + after, partial(self._return, life))
 
-    def _declare(self, life: Life) -> None:
+    def _return(self, life: Life) -> None:
+        self._returning -= 1
+        self.enter(life.worker, life.incarnation + 1, None)
+
+    def declare(self, life: Life) -> None:
         """The coordinator tells everyone that a life is over; each hears of it in its own time."""
         life.declared = True
         gone = Left(life.worker, life.incarnation)
@@ -198,10 +189,10 @@ class Storm:
             words.send(gone, self.random.uniform(0, NOTICE))
         self.at(self.now + self.random.uniform(0, NOTICE), partial(self._left_state, life))
 
-    def _notice(self, life: Life, *, alive: bool) -> None:
-        """The coordinator has not heard of a worker for too long; is it so, and still silent?"""
-        if not life.declared and (not alive or (life.alive and life.silent > self.now)):
-            self._declare(life)
+    def declare_if_needed(self, life: Life) -> None:
+        """The coordinator has not heard of a worker for too long. It takes it for dead, unless it is back by now."""
+        if not life.declared and (not life.alive or life.silent > self.now):
+            self.declare(life)
 
     # What happens at a shard.
 
@@ -213,10 +204,14 @@ class Storm:
                 self._check_drop(life, shard, event, command)
             own = isinstance(event, Pushed) and isinstance(command, Apply | Drop)
             if own or isinstance(command, Drop):
-                self._reply(life, shard, (shard, event, command))
+                self._reply(life, shard, (shard, command))
         if isinstance(event, Joined) and event.worker in self.shards[shard].shard.view.workers:
             key = event.worker, event.incarnation, shard
             self._starts.setdefault(key, self.shards[shard].shard.view.iteration(event.worker))
+
+    def _hear(self, shard: int, event: Event) -> None:
+        """The coordinator's word has arrived."""
+        self._handle(shard, event)
 
     def _handle(self, shard: int, event: Event) -> list[Command]:
         host = self.hosts[self.server_of(shard)]
@@ -228,7 +223,7 @@ class Storm:
         for command in commands:
             if isinstance(command, Grant):
                 life = self.lives[command.worker, command.incarnation]
-                self._reply(life, shard, (shard, None, command))
+                self._reply(life, shard, (shard, command))
             elif isinstance(command, SetTimer):
                 wait = max(command.at - clock, TICK)
                 self.at(self.now + wait, partial(self._timer_fired, shard, TimerFired(command.timer)))
@@ -272,9 +267,8 @@ class Storm:
         elif known == life.incarnation:
             event, round_ = (message, -1) if isinstance(message, Began) else message
             answers = self._state.handle(event, clock)
-            heard = [Answered(round_, answer.steps, answer.ready) for answer in answers] or [None]
-            for answer in heard:
-                life.links[-1].reply((message, answer))
+            answer = Answered(round_, answers[0].steps, answers[0].ready) if answers else None
+            life.links[-1].reply((message, answer))
 
     def _left_state(self, life: Life) -> None:
         self._ended[life.worker] = max(life.incarnation, self._ended.get(life.worker, -1))
@@ -282,7 +276,7 @@ class Storm:
             del self._asking[life.worker]
             self._state.handle(Left(life.worker), self.now + self.hosts[-1].offset)
 
-    def _lose_state(self) -> None:
+    def lose_state_server(self) -> None:
         """Each worker finds out in its own time."""
         self.state_lost = True
         for life in self._alive():
@@ -297,7 +291,7 @@ class Storm:
         model = parse(change.model)
         if change.shard in (None, 0) and self.is_esync and model != self.esync:
             self.is_esync = False
-            self._lose_state()
+            self.lose_state_server()
         for shard, words in enumerate(self._words):
             if change.shard in (None, shard):
                 words.send(SetModel(change.model), self.random.uniform(0, NOTICE))
@@ -310,109 +304,3 @@ class Storm:
         self.ahead -= 1
         if alive and STRIKES[type(fault)](self, fault, alive):
             self._faults[fault.kind] += 1
-
-    def _crash(self, fault: Crash, alive: list[Life]) -> bool:
-        life = alive[fault.who % len(alive)]
-        life.end(lost=fault.lost)
-        self.at(self.now + self.plan.detected, partial(self._notice, life, alive=False))
-        back = 1.0 if fault.back is None and len(alive) == 1 else fault.back
-        if back is not None:
-            self._returning += 1
-            self.at(self.now + back, partial(self._return, life))
-        return True
-
-    def _return(self, life: Life) -> None:
-        self._returning -= 1
-        self.enter(life.worker, life.incarnation + 1, None)
-
-    def _restart(self, fault: Restart, alive: list[Life]) -> bool:
-        return self._crash(Crash(fault.at, fault.who, fault.who % 3 == 0, 0.0), alive)
-
-    def _join(self, fault: Join, alive: list[Life]) -> bool:
-        worker = len(self._paces)
-        if worker >= len(self.plan.paces) + NEWCOMERS:
-            return False
-        self._paces[worker] = self.plan.paces[worker % len(self.plan.paces)]
-        self.enter(worker, 0, fault.iteration)
-        return True
-
-    def _pause(self, fault: Pause, alive: list[Life]) -> bool:
-        until = self.now + fault.seconds
-        if fault.server:
-            host = self.hosts[fault.who % len(self.hosts)]
-            host.frozen = max(host.frozen, until)
-        else:
-            life = alive[fault.who % len(alive)]
-            life.frozen = max(life.frozen, until)
-            self._silence(life, until)
-        return True
-
-    def _partition(self, fault: Partition, alive: list[Life]) -> bool:
-        life, until = alive[fault.who % len(alive)], self.now + fault.seconds
-        cut = life.links if fault.server is None else [life.links[fault.server % len(life.links)]]
-        for link in cut:
-            link.blocked = max(link.blocked, until)
-        if fault.server is None:
-            self._silence(life, until)
-        return True
-
-    def _silence(self, life: Life, until: float) -> None:
-        """If it lasts, the coordinator takes it for dead; the worker hears of that once it is over."""
-        life.silent = max(life.silent, until)
-        if until > self.now + self.plan.detected:
-            self.at(self.now + self.plan.detected, partial(self._notice, life, alive=True))
-            self.at(until + self.random.uniform(0, 2 * NOTICE), partial(self._is_told, life))
-
-    def _is_told(self, life: Life) -> None:
-        if life.alive and life.declared:
-            self.reborn(life)
-
-    def _delay(self, fault: Delay, alive: list[Life]) -> bool:
-        for link in alive[fault.who % len(alive)].links:
-            link.late = fault.by, self.now + fault.seconds
-        return True
-
-    def _loss(self, fault: Loss, alive: list[Life]) -> bool:
-        life = alive[fault.who % len(alive)]
-        link = life.links[fault.server % len(life.links)]
-        was_up = link.up
-        link.break_for(fault.seconds)
-        return was_up
-
-    def _duplication(self, fault: Duplication, alive: list[Life]) -> bool:
-        """It counts once a message has really arrived twice."""
-        pipes = [link.there for link in alive[fault.who % len(alive)].links]
-        self._doubling.append((pipes, sum(pipe.copied for pipe in pipes)))
-        for pipe in pipes:
-            pipe.copies += fault.times
-        return False
-
-    def _slow_server(self, fault: SlowServer, alive: list[Life]) -> bool:
-        self.hosts[fault.server % self.plan.servers].slow = fault.by, self.now + fault.seconds
-        return True
-
-    def _clock_jump(self, fault: ClockJump, alive: list[Life]) -> bool:
-        node: Host | Life = self.hosts[fault.who % len(self.hosts)] if fault.server else alive[fault.who % len(alive)]
-        node.offset += fault.by
-        return True
-
-    def _state_server_lost(self, fault: StateServerLost, alive: list[Life]) -> bool:
-        if self.state_lost or self._state is None:
-            return False
-        self._lose_state()
-        return True
-
-
-STRIKES: dict[type[Fault], Callable[[Storm, Any, list[Life]], bool]] = {
-    Crash: Storm._crash,
-    Restart: Storm._restart,
-    Join: Storm._join,
-    Pause: Storm._pause,
-    Partition: Storm._partition,
-    Delay: Storm._delay,
-    Loss: Storm._loss,
-    Duplication: Storm._duplication,
-    SlowServer: Storm._slow_server,
-    ClockJump: Storm._clock_jump,
-    StateServerLost: Storm._state_server_lost,
-}
