@@ -215,6 +215,19 @@ MUTANTS = [
         "        if event.timer == self._timer:\n            self._alarm = None\n",
         "",
     ),
+    Mutant(
+        "a round whose gradients are of the gone stays open",
+        "shard.py",
+        "return self.model.supersteps or self._progress.clock in self._sums",
+        "return self.model.supersteps",
+    ),
+    Mutant("a timer is set for a time that has passed", "shard.py", " and at > view.now:", ":"),
+    Mutant(
+        "a repeated pull is answered while the first waits",
+        "shard.py",
+        "if member.held is not None and i in [held",
+        "if member.held is not None and i > member.granted and i in [held",
+    ),
     # Who is where.
     Mutant("the oldest intervals are kept", "progress.py", "[-8 * wanted :]", "[: 8 * wanted]"),
     Mutant(
@@ -283,5 +296,11 @@ MUTANTS = [
         "zipline.py",
         "best = waits.argmin()\n    at = latest",
         "best = len(waits) - 1 - waits[::-1].argmin()\n    at = latest",
+    ),
+    Mutant(
+        "a scan takes the last of a worker's equal ends",
+        "zipline.py",
+        "(ends < picked[:, best, None]).sum(axis=1) + 1",
+        "nearest[:, best] + 1",
     ),
 ]

@@ -149,7 +149,7 @@ def test_version_and_help_have_what_people_look_for() -> None:
     assert fine("--version") == fine("--version", "simulate") == f"paceline {version('paceline')}\n"
     assert "simulate" in fine()
     assert fine() == fine("--help")
-    for verb in ("simulate", "models", "replay", "demo", "run", "serve", "sync"):
+    for verb in ("simulate", "faults", "models", "replay", "demo", "run", "serve", "sync"):
         assert f"Example: paceline {verb}" in fine(verb, "--help")
 
 
