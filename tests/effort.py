@@ -1,4 +1,4 @@
-"""How many random cases a test tries: many in `make test`, ten times as many in `make soak` unless it says otherwise."""
+"""How many random cases a test tries: many in `make test`, ten times as many in `make soak` unless it says how many."""
 
 from __future__ import annotations
 

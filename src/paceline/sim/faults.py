@@ -183,9 +183,7 @@ def draw(seed: int, sync: Model | str | None = None) -> Plan:
     first = EXAMPLES[seed % len(EXAMPLES)] if sync is None else str(parse(sync))
     model = parse(first)
     partial = not model.everywhere and random.random() < 0.4  # do workers start without all blocks?
-    split = (
-        partial and sync is None and random.random() < 0.5
-    )  # is there one shard that holds, among others that do not?
+    split = partial and sync is None and random.random() < 0.5  # does one shard hold while others let run ahead?
     workers = random.choice((1, 2, 3, 3, 4, 4, 5, 6))
     shards = random.choice((3, 4)) if partial else random.choice((1, 2, 2, 3, 4))
     iterations = random.randint(6, 10)
