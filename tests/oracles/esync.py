@@ -20,6 +20,7 @@ class Record:
         self.ready = False
         self.round = 0
         self.heard_of = False
+        self.first_round: int | None = 0  # None until one that joined has begun a round; not in the paper
 
 
 class StateServer:
@@ -33,7 +34,8 @@ class StateServer:
         current.heard_of = True
         slowest = self.FIND_SLOWEST_DEVICE()
         if k == 0 or self.has_not_completed_the_pull(slowest, current.round):
-            return False
+            if k == 0 or not (slowest.ready and current.round == current.first_round):
+                return False  # else those that are ready may wait for the one that joined; not in the paper
         current_time = now
         rest_time = slowest.capability - current_time + slowest.last_finish_time
         if current is slowest or slowest.ready or current.capability + self.epsilon > rest_time:
@@ -46,6 +48,7 @@ class StateServer:
         current = self.record(r)
         current.local_iterations, current.last_finish_time, current.ready, current.round = 0, t_e, False, t
         current.heard_of = True
+        current.first_round = t if current.first_round is None else current.first_round
 
     def FIND_SLOWEST_DEVICE(self) -> Record:
         slowest = self.records[0]
@@ -64,7 +67,9 @@ class StateServer:
     # The paper's devices are a fixed set. Ours come and go.
 
     def add(self, r: int) -> None:
-        self.records = sorted([*self.records, Record(r)], key=lambda record: record.rank)
+        joined = Record(r)
+        joined.first_round = None
+        self.records = sorted([*self.records, joined], key=lambda record: record.rank)
 
     def remove(self, r: int) -> None:
         self.records.remove(self.record(r))

@@ -79,6 +79,18 @@ def test_the_state_server_answers_as_the_papers_query_state(
             theirs.add(it.worker)
 
 
+def test_who_joins_ahead_of_those_that_are_ready_does_not_wait_for_them() -> None:
+    """A shard that has closed round 0 lets it begin with round 1; the others wait there for its contribution."""
+    server = StateServer(ESync(), 1)
+    server.handle(Began(0, 0), 0.0)
+    assert server.handle(Queried(0, 1, 5.0, 5.0), 5.0)[0].ready
+    server.handle(Joined(1), 6.0)
+    server.handle(Began(1, 1), 6.0)
+    assert server.handle(Queried(1, 1, 1.0, 7.0), 7.0)[0].why == "slowest-ready"
+    server.handle(Began(1, 2), 8.0)
+    assert server.handle(Queried(1, 1, 1.0, 9.0), 9.0)[0].why == "pulling"
+
+
 @given(st.integers(2, 5), st.sampled_from([0.0, 0.25]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_the_state_server_answers_as_the_papers_query_state_in_rounds_of_workers_whose_speed_changes(

@@ -116,6 +116,7 @@ class Known:
         self.finished = -inf
         self.ready = False
         self.round = -1
+        self.begun: list[int] = []  # every round that it has taken part in
 
 
 class Asking:
@@ -124,12 +125,15 @@ class Asking:
     def __init__(self, model: ESync, workers: int) -> None:
         self._model = model
         self._table = {worker: Known() for worker in range(workers)}
+        for known in self._table.values():
+            known.begun.append(0)
 
     def handle(self, event: Any, now: float) -> list[Answer]:
         match event:
             case Began(worker, round_):
                 known = self._table[worker]
                 known.round, known.finished, known.ready = round_, now, False
+                known.begun.append(round_)
             case Joined(worker=worker):
                 self._table.setdefault(worker, Known())
             case Left(worker=worker):
@@ -152,7 +156,8 @@ class Asking:
             return False, "first"
         if steps >= self._model.max_steps:
             return True, "limit"
-        if slowest.round < current.round:
+        newcomer = current.begun[:1] == [current.round]  # those that are ready may wait for it
+        if slowest.round < current.round and not (newcomer and slowest.ready):
             return False, "pulling"
         if slowest is current:
             return True, "slowest"

@@ -5,6 +5,10 @@ the slowest has not finished its pull. It is ready if it is the slowest, if the 
 iteration would end after the slowest's. The slowest is the one with the longest last iteration, the lowest rank among
 equals; capability is measured anew at every query, so this follows machines whose speed changes.
 
+One thing is ours, for workers that join. Shards close a round each in its own time, so a joiner can begin ahead of
+those that are ready and wait for it. In its first round it is therefore ready if the slowest is, though that has not
+begun the round yet; by the letter of the paper each would wait for the other.
+
 Finding the slowest takes O(log N): a heap that may hold outdated entries, which are thrown out when they surface.
 """
 
@@ -61,13 +65,14 @@ class Answer(Struct, frozen=True, gc=False):
 class Record:
     """What is known of one worker. Until it has asked once it counts as infinitely slow, and as pulling."""
 
-    __slots__ = ("capability", "finished", "ready", "round")
+    __slots__ = ("capability", "finished", "first", "ready", "round")
 
     def __init__(self) -> None:
         self.capability = inf
         self.finished = -inf
         self.ready = False
         self.round = -1
+        self.first: int | None = 0  # the first round that it takes part in; who joins later has not begun it yet
 
 
 class StateServer:
@@ -85,9 +90,11 @@ class StateServer:
             case Began(worker, round_):
                 record = self._record(worker)
                 record.round, record.finished, record.ready = round_, now, False
+                record.first = round_ if record.first is None else record.first
             case Joined(worker=worker):
                 if worker not in self._records:
-                    self._records[worker] = Record()
+                    self._records[worker] = record = Record()
+                    record.first = None
                     heappush(self._heap, (-inf, worker))
             case Left(worker=worker):
                 self._records.pop(worker, None)
@@ -113,7 +120,7 @@ class StateServer:
             return answer(False, "first")
         if query.steps >= self.model.max_steps:
             return answer(True, "limit")
-        if slowest.round < current.round:
+        if slowest.round < current.round and not (slowest.ready and current.round == current.first):
             return answer(False, "pulling")
         rest = slowest.capability - now + slowest.finished
         if slowest is current:
