@@ -27,7 +27,7 @@ from paceline.observe import replay as replay_trace
 from paceline.observe.terminal import complain, console_for_figures, print_json, stop
 from paceline.reproduce.cli import reproduce
 from paceline.sim.cli import simulate
-from paceline.sim.faults_cli import faults
+from paceline.sim.faults.cli import faults
 from paceline.sync import MODELS, Model, ModelError, parse, signature
 from paceline.sync.models.base import NODEFAULT, parameters, show
 from paceline.sync.models.pssp import PSSP

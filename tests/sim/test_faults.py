@@ -13,12 +13,12 @@ from typer.testing import CliRunner, Result
 
 from paceline.cli import app
 from paceline.observe import Trace
-from paceline.sim import faults_cli
-from paceline.sim.faults import EXAMPLES, KINDS, draw
-from paceline.sim.faults_cli import _setups
-from paceline.sim.plans import PLANNERS
-from paceline.sim.rules import RULES
-from paceline.sim.seeds import SeedFailed, run_seed
+from paceline.sim.faults import cli as faults_cli
+from paceline.sim.faults.cli import _setups
+from paceline.sim.faults.draw import EXAMPLES, KINDS, draw
+from paceline.sim.faults.seeds import SeedFailed, run_seed
+from paceline.sim.judge.plans import PLANNERS
+from paceline.sim.judge.rules import RULES
 from paceline.sync import MODELS, Apply, Command, Event, Grant, Holding, Pulled, Shard, View
 from paceline.sync.models.base import Bound
 from tests.effort import cases

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from paceline.sim.faults import (
+from paceline.sim.faults.draw import (
     ClockJump,
     Crash,
     Delay,
@@ -22,8 +22,8 @@ from paceline.sim.faults import (
 )
 
 if TYPE_CHECKING:
-    from paceline.sim.lives import Life
-    from paceline.sim.storm import Storm
+    from paceline.sim.faults.lives import Life
+    from paceline.sim.faults.storm import Storm
 
 NEWCOMERS = 8  # how many workers may join
 TOLD = 2.0  # within how many seconds a worker that counts as dead hears of it, once it can

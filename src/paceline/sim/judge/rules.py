@@ -9,12 +9,12 @@ from __future__ import annotations
 from math import exp
 from typing import TYPE_CHECKING, Any, Protocol
 
-from paceline.sim.plans import PLANNERS
+from paceline.sim.judge.plans import PLANNERS
 from paceline.sync.coin import coin
 from paceline.sync.events import Pulled, Pushed, Stop
 
 if TYPE_CHECKING:
-    from paceline.sim.reference import Account
+    from paceline.sim.judge.reference import Account
 
 
 class Sight(Protocol):

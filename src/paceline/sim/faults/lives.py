@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from paceline.sim.judge import JudgedSteps, JudgedWorker
-from paceline.sim.links import Link
+from paceline.sim.faults.links import Link
+from paceline.sim.judge.judged import JudgedSteps, JudgedWorker
 from paceline.sync import Apply, Drop, Grant, Joined, Pulled, Pushed
 from paceline.sync.local_steps import Action, Answered, Contribute, Query, RoundBegan, ServerLost, Step, StepDone
 from paceline.sync.partial_pull import SetPullTimer, Start
@@ -18,7 +18,7 @@ from paceline.sync.state_server import Began, Queried
 from paceline.sync.worker import Message
 
 if TYPE_CHECKING:
-    from paceline.sim.storm import Storm
+    from paceline.sim.faults.storm import Storm
 
 TICK = 1e-6  # a timer takes so long at least, so that one which fires a rounding too early does not fire for ever
 

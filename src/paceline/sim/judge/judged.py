@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from paceline.sim.doubles import Asking, Rounds, Waits
-from paceline.sim.reference import Line, Reference, line
-from paceline.sim.rules import RULES
+from paceline.sim.judge.doubles import Asking, Rounds, Waits
+from paceline.sim.judge.reference import Line, Reference, line
+from paceline.sim.judge.rules import RULES
 from paceline.sync import Command, Event, Grant, Hold, InvariantViolated, Pulled, Pushed, Shard, Stop, parse
 from paceline.sync.events import SetModel, TimerFired
 from paceline.sync.invariants import Watch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shlex import quote
 
-from paceline.sim.faults import Plan, draw
-from paceline.sim.storm import OnEvent, Outcome, Storm
+from paceline.sim.faults.draw import Plan, draw
+from paceline.sim.faults.storm import OnEvent, Outcome, Storm
 from paceline.sync import InvariantViolated, Model, Shard
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.sim.rules import RULES, Rule
+from paceline.sim.judge.rules import RULES, Rule
 from paceline.sync.commands import Advance, Apply, Command, Drop, Grant, Hold, SetTimer
 from paceline.sync.events import Event, Joined, Left, Pulled, Pushed, SetModel, Stop, TimerFired
 from paceline.sync.expression import parse

@@ -18,11 +18,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from paceline.sim.faults import Change, Fault, Plan
-from paceline.sim.judge import JudgedShard, JudgedStateServer
-from paceline.sim.links import Pipe
-from paceline.sim.lives import TICK, Life
-from paceline.sim.strikes import STRIKES
+from paceline.sim.faults.draw import Change, Fault, Plan
+from paceline.sim.faults.links import Pipe
+from paceline.sim.faults.lives import TICK, Life
+from paceline.sim.faults.strikes import STRIKES
+from paceline.sim.judge.judged import JudgedShard, JudgedStateServer
 from paceline.sync import (
     Apply,
     Command,

@@ -15,8 +15,8 @@ from rich.progress import track
 
 from paceline.observe import ShardSetup, Trace, TraceError
 from paceline.observe.terminal import console_for_figures, print_json, stop
-from paceline.sim.faults import Plan, draw
-from paceline.sim.seeds import SeedFailed, run_seed
+from paceline.sim.faults.draw import Plan, draw
+from paceline.sim.faults.seeds import SeedFailed, run_seed
 from paceline.sync import Model, ModelError, parse
 
 
