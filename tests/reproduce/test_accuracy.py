@@ -16,7 +16,7 @@ from paceline.reproduce import (
 )
 from paceline.reproduce.all import TARGETS
 from paceline.reproduce.race import DATA, NETS, Lesson, Racer, _score, race
-from paceline.reproduce.target import Result
+from paceline.reproduce.target import Result, silent
 from paceline.sim import Cluster, Group
 from paceline.sim.learning import Learned, Point
 from paceline.sim.record import Timeline
@@ -50,6 +50,14 @@ def test_models_race_and_each_has_the_best_of_the_rates() -> None:
         assert one.runs[0].curve != one.runs[1].curve, "another seed"
         assert one.runs[0].timeline.seconds == 16.0, "only trials end early"
     assert racers["ASP"].time(0.3) < racers["BSP"].time(0.3) < inf
+
+
+def test_a_leader_chooses_the_rate_for_all() -> None:
+    lesson = Lesson("bsp", MACHINES, until=2.0, every=1.0, data="digits", batch=32)
+    lessons = {"one": lesson, "other": lesson}
+    racers = race(lessons, rates=(0.5,), seeds=1, leader="one", progress=silent)
+    assert [one.rate for one in racers.values()] == [0.5, 0.5]
+    assert racers["one"].runs == racers["other"].runs, "the same lesson with the same seed"
 
 
 def test_the_first_to_an_accuracy_is_best_and_else_the_most_accurate() -> None:

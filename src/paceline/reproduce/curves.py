@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -42,7 +43,7 @@ def told(racers: Racers) -> str:
 
 
 def draw(title: str, found: Result, accuracy: float, *, logarithmic: bool = False) -> Figure:
-    """One panel for each distribution of the data, a line for each seed, a colour for each model."""
+    """A panel for each distribution of the data, a colour for each model: thin lines for seeds, a thick one for all."""
     panels = list(dict.fromkeys(curve.panel for curve in found.curves))
     figure, axes = picture.sheet(title, len(panels), width=6.5 * len(panels), height=4.8)
     for plot, panel in zip(axes, panels, strict=True):
@@ -59,9 +60,10 @@ def draw(title: str, found: Result, accuracy: float, *, logarithmic: bool = Fals
 def _panel(plot: Axes, drawn: list[Curve]) -> None:
     names = list(dict.fromkeys(curve.name for curve in drawn))
     for name, colour in zip(names, picture.LINES, strict=False):
-        label: str | None = name
-        for curve in drawn:
-            if curve.name == name:
-                plot.plot(curve.seconds[1:], curve.accuracies[1:], color=colour, linewidth=1.1, alpha=0.85, label=label)
-                label = None
+        mine = [curve for curve in drawn if curve.name == name]
+        for curve in mine:
+            plot.plot(curve.seconds[1:], curve.accuracies[1:], color=colour, linewidth=0.6, alpha=0.35)
+        points = range(1, min(len(curve.seconds) for curve in mine))
+        means = [fmean(curve.accuracies[point] for curve in mine) for point in points]
+        plot.plot([mine[0].seconds[point] for point in points], means, color=colour, linewidth=1.8, label=name)
     plot.legend(frameon=False, fontsize=9, loc="lower right")

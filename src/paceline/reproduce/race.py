@@ -80,20 +80,24 @@ def race(
     rates: Sequence[float],
     seeds: int,
     accuracy: float | None = None,
+    leader: str | None = None,
     progress: Progress,
 ) -> dict[str, Racer]:
     """Every model learns with each rate, and then for each seed with the best of them.
 
-    That is the one that is first to an `accuracy`, or without one the best in the end.
+    That is the one that is first to an `accuracy`, or without one the best in the end. With a `leader`, all models have
+    the rate that suits that one.
     """
+    tuned = lessons if leader is None else {leader: lessons[leader]}
     trials = {
         (name, rate): msgspec.structs.replace(lesson, rate=rate, enough=accuracy)
-        for name, lesson in lessons.items()
+        for name, lesson in tuned.items()
         for rate in rates
     }
     total = len(trials) + len(lessons) * seeds
     tried = dict(_learnt(trials, 0, total, progress))
-    chosen = {name: max(rates, key=lambda rate: _score(tried[name, rate], accuracy)) for name in lessons}
+    suits = {name: max(rates, key=lambda rate: _score(tried[name, rate], accuracy)) for name in tuned}
+    chosen = {name: suits[leader or name] for name in lessons}
     heats: dict[tuple[str, float], Lesson] = {
         (name, seed): msgspec.structs.replace(lesson, rate=chosen[name], seed=seed)
         for name, lesson in lessons.items()
