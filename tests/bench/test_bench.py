@@ -47,6 +47,7 @@ def test_the_simulator_is_timed_at_every_size() -> None:
     assert [row["workers"] for row in rows] == [10, 100, 1000, 10_000]
     assert all(row["seconds"] > 0 and row["events_per_second"] > 0 and row["growth"] >= 1 for row in rows)
     assert rows[0]["iterations"] > 500
+    assert rows[-1]["kilobytes_per_worker"] < 1.2 * rows[1]["kilobytes_per_worker"], "no faster than workers"
 
 
 def test_the_simulator_predicts_real_workers() -> None:

@@ -194,15 +194,18 @@ def sim(
     repeats: Repeats = 3,
     as_json: AsJson = False,
 ) -> None:
-    """How fast the simulator is, from 10 to 10 000 workers, on one core."""
+    """How fast the simulator is, and how much memory it takes, from 10 to 10 000 workers, on one core."""
     rows = sims.measure(iterations, repeats, workers or sims.SIZES)
     if as_json:
         _print_rows(rows)
         return
-    table = _table("Simulated", "workers", "iterations", "seconds", "µs per iteration", "events/s", "growth")
+    table = _table(
+        "Simulated", "workers", "iterations", "seconds", "µs per iteration", "events/s", "growth", "KB/worker"
+    )
     for row in rows:
         speed = f"{row.microseconds_per_iteration:.1f}", f"{row.events_per_second:,.0f}", f"{row.growth:.2f}x"
-        table.add_row(f"{row.workers:,}", f"{row.iterations:,}", f"{row.seconds:.2f}", *speed)
+        memory = f"{row.kilobytes_per_worker:.1f}"
+        table.add_row(f"{row.workers:,}", f"{row.iterations:,}", f"{row.seconds:.2f}", *speed, memory)
     Console().print(table)
 
 

@@ -1,7 +1,8 @@
-"""How fast the simulator is, and how that grows with the number of workers: under `ssp`, on one core."""
+"""How fast the simulator is, how much memory it takes, and how both grow with the workers: under `ssp`, on one core."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from functools import partial
 
@@ -27,6 +28,7 @@ class SimRow(Struct, frozen=True):
     microseconds_per_iteration: float
     events_per_second: float
     growth: float  # over the cheapest size
+    kilobytes_per_worker: float  # at most, in a run of a few iterations of each
 
 
 def measure(iterations: int, repeats: int, sizes: Sequence[int] = SIZES) -> list[SimRow]:
@@ -34,8 +36,7 @@ def measure(iterations: int, repeats: int, sizes: Sequence[int] = SIZES) -> list
     done: dict[int, Simulation] = {}
 
     def prepare(workers: int) -> Run:
-        cluster = Cluster(workers=(Group(seconds=1.0, count=workers, jitter=SPREAD),))
-        simulation = done[workers] = Simulation(parse(MODEL), cluster, watched=False)
+        simulation = done[workers] = _simulation(workers)
         return partial(simulation.run, max(iterations / workers, FEWEST))
 
     seconds = take_turns({str(workers): partial(prepare, workers) for workers in sizes}, repeats)
@@ -49,6 +50,22 @@ def measure(iterations: int, repeats: int, sizes: Sequence[int] = SIZES) -> list
             microseconds_per_iteration=1e6 * costs[workers],
             events_per_second=done[workers].events / seconds[str(workers)],
             growth=costs[workers] / min(costs.values()),
+            kilobytes_per_worker=_memory(workers) / workers / 1e3,
         )
         for workers in sizes
     ]
+
+
+def _simulation(workers: int) -> Simulation:
+    cluster = Cluster(workers=(Group(seconds=1.0, count=workers, jitter=SPREAD),))
+    return Simulation(parse(MODEL), cluster, watched=False)
+
+
+def _memory(workers: int) -> int:
+    """Bytes, at most, that a simulation of some iterations of each worker takes."""
+    tracemalloc.start()
+    try:
+        _simulation(workers).run(FEWEST)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

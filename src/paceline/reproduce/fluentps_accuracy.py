@@ -29,7 +29,7 @@ def lessons(quick: bool) -> dict[str, Lesson]:
     data, _, iterations = QUICK if quick else FULL
     until = iterations * PACE
     return {
-        name: Lesson(model, alexnet(), until, until / 40, net=net, data=data, batch=batch)
+        name: Lesson(model, alexnet(), until, until / 24, net=net, data=data, batch=batch)
         for name, model in MODELS.items()
     }
 

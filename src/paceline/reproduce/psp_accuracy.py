@@ -24,7 +24,7 @@ def lessons(quick: bool) -> dict[str, Lesson]:
     found = {}
     for name, model in MODELS.items():
         until = rounds * seconds(cluster(SECONDS), name, TIMED)
-        found[name] = Lesson(model, cluster(SECONDS), until, until / 40, net=net, data=data, batch=batch)
+        found[name] = Lesson(model, cluster(SECONDS), until, until / 24, net=net, data=data, batch=batch)
     return found
 
 
