@@ -15,7 +15,7 @@ from paceline.reproduce import (
     psp_accuracy,
 )
 from paceline.reproduce.all import TARGETS
-from paceline.reproduce.race import DATA, NETS, Lesson, Racer, _score, race
+from paceline.reproduce.race import DATA, NETS, TRIED, Lesson, Racer, _score, noise, race
 from paceline.reproduce.target import Result, silent
 from paceline.sim import Cluster, Group
 from paceline.sim.learning import Learned, Point
@@ -43,7 +43,7 @@ def test_models_race_and_each_has_the_best_of_the_rates() -> None:
     told: list[int] = []
     racers = race(lessons, rates=(1e-6, 0.5), seeds=2, accuracy=0.3, progress=lambda done, *_: told.append(done))
     assert told[0] == 0
-    assert max(told) == 2 * 2 + 2 * 2
+    assert max(told) == 2 * 2 * TRIED + 2 * 2
     assert {name: one.rate for name, one in racers.items()} == {"BSP": 0.5, "ASP": 0.5}
     for one in racers.values():
         assert len(one.runs) == 2
@@ -77,6 +77,9 @@ def test_a_racer_that_never_gets_there_takes_for_ever() -> None:
     assert one.time(0.65) == 7.0
     assert one.times(0.75) == [inf] * 3
     assert one.spread() == pytest.approx(0.002)
+    assert noise([one, racer("ASP", 0.1, 0.5, seeds=1)]) == pytest.approx(0.002)
+    fickle = Racer("PSP", 0.1, [learned(0, 0.9), learned(0, 0.1)])
+    assert noise([one, fickle]) == 0.02, "who is fickle does not make all others the same"
 
 
 def esync(slope: float, final: float) -> Result:

@@ -174,6 +174,15 @@ def test_it_stops_when_it_is_good_enough() -> None:
     assert learned.time_to(0.999) is None
 
 
+def test_it_stops_when_it_has_diverged() -> None:
+    learned = learn("asp", cluster(), task(lr=1e38, momentum=0.9), until=200.0, every=20.0)
+    diverged, seconds = learned.diverged, learned.timeline.seconds
+    assert diverged
+    assert seconds < 200
+    assert learned.final() == learned.curve[-1].accuracy < 0.3
+    assert not learn("asp", cluster(), task(), until=5.0, every=5.0).diverged
+
+
 def test_together_equals_one_by_one() -> None:
     row = Row(net())
     rows = [row.start + 0.01 * number for number in range(5)]

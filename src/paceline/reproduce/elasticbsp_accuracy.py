@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from paceline.reproduce import curves, verdicts
-from paceline.reproduce.race import Lesson, Racer, race
+from paceline.reproduce.race import Lesson, Racer, noise, race
 from paceline.reproduce.target import Progress, Result, Target
 from paceline.sim.cluster import Cluster, Group
 
@@ -40,7 +40,7 @@ def run(quick: bool, progress: Progress) -> Result:
 
 def result(data: str, accuracy: float, found: dict[str, Racer]) -> Result:
     bsp = found["BSP"]
-    noise = max(racer.spread() for racer in found.values())
+    within = noise(found.values())
     claims = [
         verdicts.everywhere(
             f"ElasticBSP reaches {accuracy:g} sooner than BSP",
@@ -52,22 +52,22 @@ def result(data: str, accuracy: float, found: dict[str, Racer]) -> Result:
         verdicts.at_least(
             "ElasticBSP's final accuracy is not below BSP's",
             min(found[name].final() for name in ELASTIC) - bsp.final(),
-            -noise,
-            neutral=-2 * noise,
+            -within,
+            neutral=-2 * within,
             why=f"BSP has {bsp.final():.4f}, "
             + ", ".join(f"{name} {found[name].final():.4f}" for name in ELASTIC)
-            + f"; seeds lie up to {noise:.4f} apart, and so much less is taken for the same",
+            + f"; seeds lie up to {within:.4f} apart, and so much less is taken for the same",
         ),
         verdicts.at_least(
             "BSP reaches a higher accuracy than ASP and SSP",
             bsp.final() - max(found[name].final() for name in ("ASP", "SSP")),
-            noise,
+            within,
             neutral=0,
             why=f"BSP has {bsp.final():.4f}, ASP {found['ASP'].final():.4f}, SSP {found['SSP'].final():.4f}, at the "
             "same virtual time, in which BSP has had the fewest gradients",
         ),
     ]
-    note = f"learning rates, each the best of {RATES} with another seed: {curves.told(found)}"
+    note = f"learning rates, each the best of {RATES} with other seeds: {curves.told(found)}"
     return Result(curves.rows(data, found, accuracy), claims, [note], curves.curves(data, found))
 
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from paceline.reproduce import curves, verdicts
 from paceline.reproduce.fluentps import ASP_SECONDS, alexnet
-from paceline.reproduce.race import Lesson, Racer, race
+from paceline.reproduce.race import Lesson, Racer, noise, race
 from paceline.reproduce.target import Progress, Result, Target
 
 MODELS = {
@@ -43,25 +43,25 @@ def run(quick: bool, progress: Progress) -> Result:
 
 def result(data: str, accuracy: float, found: dict[str, Racer]) -> Result:
     ssp, asp = found[LEADER], found["ASP"]
-    noise = max(racer.spread() for racer in found.values())
+    within = noise(found.values())
     listed = ", ".join(f"{name} {racer.final():.4f}" for name, racer in found.items())
     claims = [
         verdicts.at_least(
             "PSSP's final accuracy is not below SSP's",
             min(found[name].final() for name in PROBABILISTIC) - ssp.final(),
-            -noise,
-            neutral=-2 * noise,
-            why=f"{listed}; seeds lie up to {noise:.4f} apart, and so much less is taken for the same",
+            -within,
+            neutral=-2 * within,
+            why=f"{listed}; seeds lie up to {within:.4f} apart, and so much less is taken for the same",
         ),
         verdicts.at_least(
             "PSSP c=0.5 is more accurate than ASP",
             found["PSSP c=0.5"].final() - asp.final(),
-            noise,
+            within,
             neutral=0,
             why=f"{found['PSSP c=0.5'].final():.4f} against {asp.final():.4f}, at the same virtual time",
         ),
     ]
-    note = f"learning rate, the best of {RATES} for {LEADER} with another seed: {ssp.rate:g}"
+    note = f"learning rate, the best of {RATES} for {LEADER} with other seeds: {ssp.rate:g}"
     return Result(curves.rows(data, found, accuracy), claims, [note], curves.curves(data, found))
 
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from paceline.reproduce import curves, verdicts
 from paceline.reproduce.psp_table1 import COLUMNS, cluster, seconds
-from paceline.reproduce.race import Lesson, Racer, race
+from paceline.reproduce.race import Lesson, Racer, noise, race
 from paceline.reproduce.target import Progress, Result, Target
 
 ERRORS = {"sync": 0.1479, "c=28": 0.1609, "c=28, b=90 %": 0.1565, "c=20, b=75 %": 0.2914}
@@ -36,27 +36,25 @@ def run(quick: bool, progress: Progress) -> Result:
 
 def result(data: str, accuracy: float, found: dict[str, Racer]) -> Result:
     sync, mild, hard = (found[name] for name in ("sync", "c=28, b=90 %", "c=20, b=75 %"))
-    noise = max(racer.spread() for racer in found.values())
+    within = noise(found.values())
     claims = [
         verdicts.at_least(
             "c=28, b=90 % keeps the accuracy of synchronous SGD",
             mild.final() - sync.final(),
-            -noise,
-            neutral=-2 * noise,
-            why=f"{mild.final():.4f} against {sync.final():.4f}; seeds lie up to {noise:.4f} apart, and so much less "
+            -within,
+            neutral=-2 * within,
+            why=f"{mild.final():.4f} against {sync.final():.4f}; seeds lie up to {within:.4f} apart, and so much less "
             "is taken for the same",
         ),
         verdicts.at_most(
             "c=20, b=75 % loses accuracy",
             hard.final() - sync.final(),
-            -noise,
+            -within,
             neutral=0,
             why=f"{hard.final():.4f} against {sync.final():.4f} after as many rounds; the paper loses 14 points",
         ),
     ]
-    note = (
-        f"learning rate, the best of {RATES} for sync with another seed, and scaled with the gradients: {sync.rate:g}"
-    )
+    note = f"learning rate, the best of {RATES} for sync with other seeds, and scaled with the gradients: {sync.rate:g}"
     paper = {name: 1 - error for name, error in ERRORS.items()}
     return Result(curves.rows(data, found, accuracy, paper), claims, [note], curves.curves(data, found))
 

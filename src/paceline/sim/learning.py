@@ -60,14 +60,15 @@ class Learned(Struct, frozen=True):
 
     curve: list[Point]
     timeline: Timeline
+    diverged: bool = False  # it ended early, with parameters that are no numbers any more
 
     def time_to(self, accuracy: float) -> float | None:
         """When the parameters were first this good."""
         return next((point.seconds for point in self.curve if point.accuracy >= accuracy), None)
 
     def final(self, points: int = 5) -> float:
-        """The mean of the last few accuracies."""
-        last = self.curve[-points:]
+        """The mean of the last few accuracies, or the very last of a run that came to nothing."""
+        last = self.curve[-1:] if self.diverged else self.curve[-points:]
         return sum(point.accuracy for point in last) / len(last)
 
 
@@ -81,7 +82,7 @@ def learn(
     enough: float | None = None,
     device: torch.device | str = "cpu",
 ) -> Learned:
-    """Let the workers of a cluster learn under a model until a time, or until the accuracy is `enough`.
+    """Let the workers of a cluster learn under a model until a time, or until the accuracy is `enough`, or for nothing.
 
     The accuracy is measured `every` so many virtual seconds, if anything has changed.
     """
@@ -95,7 +96,7 @@ def learn(
     def measure() -> None:
         if learning.gradients > curve[-1].gradients:
             curve.append(learning.measured(simulation.now))
-        if enough is not None and curve[-1].accuracy >= enough:
+        if learning.diverged or (enough is not None and curve[-1].accuracy >= enough):
             simulation.stop()
         else:
             simulation.at(simulation.now + every, LAST, measure)
@@ -104,7 +105,7 @@ def learn(
     timeline = simulation.run(until)
     if learning.gradients > curve[-1].gradients:
         curve.append(learning.measured(timeline.seconds))
-    return Learned(curve, timeline)
+    return Learned(curve, timeline, learning.diverged)
 
 
 LAST = 9  # the priority of a measurement: after all else that happens at the time
@@ -117,6 +118,7 @@ class Learning:
         self.task = task
         self.workers = cluster.size
         self.gradients = 0  # how many have gone into the parameters
+        self.diverged = False  # are they no numbers any more?
         self._local = isinstance(model, ESync)
         self._linear = isinstance(model, PSP)
         self._row = Row(task.net, device)
@@ -231,6 +233,7 @@ class Learning:
         """The accuracy of the values as the servers have them now."""
         x, y = self._test
         row = torch.cat(self._values)
+        self.diverged = not bool(row.isfinite().all())
         right = 0
         for first in range(0, len(y), EVALUATED_AT_ONCE):
             some = slice(first, first + EVALUATED_AT_ONCE)
