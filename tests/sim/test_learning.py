@@ -23,6 +23,12 @@ BATCH = 32
 SECONDS = 6.0
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Several wait for each other in a busy loop, which takes long where other tests have the cores."""
+    torch.set_num_threads(1)
+
+
 @cache
 def data() -> tuple[TensorDataset, TensorDataset]:
     return digits.load()
