@@ -56,7 +56,7 @@ def result(data: str, accuracy: float, found: dict[str, Racer]) -> Result:
             neutral=-2 * within,
             why=f"BSP has {bsp.final():.4f}, "
             + ", ".join(f"{name} {found[name].final():.4f}" for name in ELASTIC)
-            + f"; seeds lie up to {within:.4f} apart, and so much less is taken for the same",
+            + f"; {within:.4f} less is taken for the same, since seeds differ as much",
         ),
         verdicts.at_least(
             "BSP reaches a higher accuracy than ASP and SSP",

@@ -75,8 +75,8 @@ def _claims(panel: str, racers: dict[str, Racer]) -> list[Claim]:
             esync.final() - ssgd.final(),
             -within,
             neutral=-2 * within,
-            why=f"{esync.final():.4f} against {ssgd.final():.4f}; seeds lie {within:.4f} apart, and so much less is "
-            "taken for the same",
+            why=f"{esync.final():.4f} against {ssgd.final():.4f}; {within:.4f} less is taken for the same, since seeds "
+            "differ as much",
         ),
         verdicts.at_most(
             f"{panel}: ASGD's accuracy {'is impaired' if panel != 'i.i.d.' else 'is no better than ESync’s'}",

@@ -43,8 +43,8 @@ def result(data: str, accuracy: float, found: dict[str, Racer]) -> Result:
             mild.final() - sync.final(),
             -within,
             neutral=-2 * within,
-            why=f"{mild.final():.4f} against {sync.final():.4f}; seeds lie up to {within:.4f} apart, and so much less "
-            "is taken for the same",
+            why=f"{mild.final():.4f} against {sync.final():.4f}; {within:.4f} less is taken for the same, since seeds "
+            "differ as much",
         ),
         verdicts.at_most(
             "c=20, b=75 % loses accuracy",
