@@ -31,7 +31,7 @@ SCATTERS = (0.0, 1.0, 2.0, 3.0, 4.0)  # seconds by which late answers are more o
 SWEPT, SWEPT_QUICKLY = 1500, 20  # rounds of each point of the sweeps
 LINES = Network(gigabits=1.0)  # section 4.1
 MEGABYTES = 94.0  # of ResNet-50
-LINED, LINED_QUICKLY = 200, 6  # rounds with these lines
+LINED, LINED_QUICKLY = 100, 6  # rounds with these lines
 
 
 class Spread(Struct, frozen=True):
