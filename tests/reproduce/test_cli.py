@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from paceline.cli import app
 from paceline.reproduce.all import TARGETS
+from paceline.reproduce.cli import _chosen
 
 
 def call(*arguments: str) -> Result:
@@ -65,3 +67,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     ran = call("esync-speed", "--quick", "--out", str(tmp_path / "file"))
     assert ran.exit_code == 2
     assert len(ran.stderr.splitlines()) == 1
+
+
+def test_all_leaves_out_what_takes_hours_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    timed = [name for name, target in TARGETS.items() if not target.learns]
+    assert [target.name for target in _chosen(["all"], quick=False)] == timed
+    assert "esync-accuracy" in capsys.readouterr().err
+    assert [target.name for target in _chosen(["all"], quick=True)] == list(TARGETS)
+    assert not capsys.readouterr().err
+    assert [target.name for target in _chosen(["esync-accuracy"], quick=False)] == ["esync-accuracy"]
