@@ -108,6 +108,7 @@ class Worker:
         self.versions: dict[int, int] = {}  # of the parameters in place, by shard
         self.refused = 0  # how many of its gradients had NaN or Inf in them
         self.dropped = 0  # how many came too late
+        self.sent = self.received = 0  # bytes of gradients and of parameters
         self.held_for: Counter[int] = Counter()  # how often a pull of this one was held for which worker
         self.rates: tuple[float, ...] | None = None  # learning rates of the groups, if not the optimizer's own
         self._replica = Replica(Space(shapes), dtype, in_place=in_place)
@@ -300,6 +301,7 @@ class Worker:
                 self._failure = WrongRequest(f"{channel.peer} sent {type(message).__name__}")
 
     def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
+        self.received += 0 if incoming.payload is None else incoming.payload.nbytes
         self._replica.take(message.shard, incoming)
         self.versions[message.shard] = message.version
         self._origin = message.origin
@@ -414,7 +416,9 @@ class Worker:
             return  # whoever waits for the answer is told why
         if payload:
             self._sending += 1
-            channel.send(m.encode(message), self._replica.outgoing(place), self._taken)
+            bulk = self._replica.outgoing(place)
+            self.sent += bulk.nbytes
+            channel.send(m.encode(message), bulk, self._taken)
         else:
             channel.send(m.encode(message))
 

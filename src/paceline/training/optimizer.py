@@ -77,6 +77,11 @@ class Optimizer(torch.optim.Optimizer):
         """The iteration under way, from 0."""
         return self._iteration if self._link is None else self._link.worker.iteration
 
+    @property
+    def synchronized(self) -> bool:
+        """Are the parameters those that came from the servers, rather than a replica that has gone on from them?"""
+        return True
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Push the gradients and go on with the parameters that come back."""
         if self._link is None:

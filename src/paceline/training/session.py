@@ -34,6 +34,8 @@ class Progress(Struct, frozen=True):
     waiting: float
     samples: int | None = None
     held_for: dict[int, int] = {}  # by worker: how often a pull was held for it
+    sent: int = 0  # bytes of gradients
+    received: int = 0  # bytes of parameters
 
 
 class Session:
@@ -91,10 +93,11 @@ class Session:
             self._report(self.progress())
 
     def progress(self) -> Progress:
-        iteration = 0 if self._worker is None else self._worker.iteration
+        worker = self._worker
+        iteration, sent, received = (0, 0, 0) if worker is None else (worker.iteration, worker.sent, worker.received)
         samples = None if self.batch_size is None else self.batch_size * self._steps
-        held_for = {} if self._worker is None else dict(self._worker.held_for)
-        return Progress(iteration, self._steps, self._computing, self._waiting, samples, held_for)
+        held_for = {} if worker is None else dict(worker.held_for)
+        return Progress(iteration, self._steps, self._computing, self._waiting, samples, held_for, sent, received)
 
     def before_leaving(self, call: Callable[[], None]) -> None:
         """Something that has to be finished while the run is still on."""
