@@ -188,6 +188,35 @@ def some(seat: Any) -> int:
         return int(worker.iteration)
 
 
+def local_rounds(seat: Any) -> dict[str, Any]:
+    """Rounds of local iterations, each the longer the higher the worker's number is; how many there were in each.
+
+    It is `rounds` of them, or as many after the State Server has gone. Every iteration takes the parameters one
+    further, so that these show how many there were.
+    """
+    rounds, steps = seat.arguments["rounds"], []
+    work = torch.randn(60, 60)
+    with seat.local_worker({"values": (10,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(10))
+        done: list[int] = []
+        last = None if seat.arguments.get("lost") else rounds
+        while last is None or worker.iteration < last:
+            done.clear()
+            worker.begin_round(lambda: worker.gradients.fill_(-float(len(done))))
+            over = False
+            while not over:
+                for _ in range(20 + 200 * worker.number):
+                    torch.mm(work, work)
+                over = worker.local_step(lambda: done.append(worker.iteration))
+            steps.append(len(done))
+            worker.end_round()
+            if worker.iteration == 3 and last is None:
+                seat.say("under way")
+            if last is None and worker.rounds.alone:
+                last = worker.iteration + rounds
+        return {"steps": steps, "parameters": worker.parameters.tolist()}
+
+
 def until_joined(seat: Any) -> dict[str, Any]:
     """Train until a second life of some worker has taken part for a while, and has said so in the parameters."""
     with seat.worker({"values": (100,)}) as worker:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from paceline.launch import LocalCluster
-from paceline.nodes import Coordinator, Job, Server, Worker
+from paceline.nodes import Coordinator, Job, LocalWorker, Server, StateServer, Worker
 from paceline.wire import Address, MemoryNetwork
 
 WIRES = ("memory", "shared-memory", "tcp")
@@ -31,6 +31,9 @@ class ThreadSeat:
 
     def worker(self, shapes: Any, **options: Any) -> Worker:
         return Worker(self.job, self._network, shapes, number=self.number, **options)
+
+    def local_worker(self, shapes: Any, **options: Any) -> LocalWorker:
+        return LocalWorker(self.job, self._network, shapes, number=self.number, **options)
 
 
 def run(
@@ -77,11 +80,19 @@ def _on_threads(job: Job, program: Callable[[Any], Any], arguments: dict[str, An
         finally:
             server.close()
 
+    def answer_queries() -> None:
+        state_server = StateServer(job, network)
+        try:
+            state_server.run(address)
+        finally:
+            state_server.close()
+
     def work(number: int) -> None:
         results[number] = program(ThreadSeat(job, number, network, address, arguments))
 
     threads = [guarded("coordinator", coordinator.run)]
     threads += [guarded(f"server {n}", lambda n=n: serve(n)) for n in range(job.servers)]  # type: ignore[misc]
+    threads += [guarded("state server", answer_queries)] if job.asks else []
     threads += [guarded(f"worker {n}", lambda n=n: work(n)) for n in range(job.workers)]  # type: ignore[misc]
     for thread in threads:
         thread.start()

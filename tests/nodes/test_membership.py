@@ -274,3 +274,70 @@ def test_shards_cover_the_parameters_once(sizes: list[int], servers: int, each: 
         assert [place.start for place in shards] == [0, *(place.stop for place in shards[:-1])]
         assert shards[-1].stop == space.size
         assert all(0 <= place.server < servers for place in shards)
+
+
+def waiting_for_the_state_server() -> tuple[Run, list[int]]:
+    run = Run(sync="esync", workers=1, servers=1)
+    return run, [run.server(0), run.worker(0)]
+
+
+def with_state_server() -> tuple[Run, int, int, int]:
+    run, (server, worker) = waiting_for_the_state_server()
+    state_server = run.come(m.StateServerHello(300))
+    run.say(state_server, m.Serving(Address(host="127.0.0.1", port=6000)))
+    run.say(server, m.Ready())
+    return run, server, worker, state_server
+
+
+def test_esync_begins_with_the_state_server_and_workers_are_told_where_it_is() -> None:
+    run, (server, _) = waiting_for_the_state_server()
+    assert not run.heard(server, m.Serve)
+    run.do(run.membership.tick(1000.0))
+    assert run.end is not None
+    assert isinstance(run.end.error, StartFailed)
+    assert "the State Server did not come" in str(run.end.error)
+    run, _, worker, _ = with_state_server()
+    assert run.last(worker, m.Begin).state_server == Address(host="127.0.0.1", port=6000)
+
+
+def test_a_second_state_server_and_one_that_nobody_needs_are_refused() -> None:
+    run, _, _, _ = with_state_server()
+    assert "already" in run.last(run.come(m.StateServerHello(301)), m.Failed).words
+    run = Run(sync="ssp(s=3)")
+    assert "needs no State Server" in run.last(run.come(m.StateServerHello(301)), m.Failed).words
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_run_goes_on_without_the_state_server_and_so_does_who_is_joining(silent: bool) -> None:
+    run, server, worker, state_server = with_state_server()
+    joiner = run.worker(1)
+    assert run.heard(state_server, m.Admit) == run.heard(server, m.Admit) == 1
+    run.say(server, m.Admitted(m.Member(1, 0)))
+    assert not run.heard(joiner, m.Begin)
+    if silent:
+        now = run.membership.job.silence + 1
+        for link in (server, worker, joiner):
+            run.say(link, m.Alive(), now)
+        run.do(run.membership.tick(now))
+        assert state_server in run.closed
+    else:
+        run.do(run.membership.closed(state_server, "killed"))
+    assert run.end is None
+    assert run.last(joiner, m.Begin).state_server is None
+
+
+def test_the_state_server_hears_who_comes_and_goes() -> None:
+    run, server, worker, state_server = with_state_server()
+    joiner = run.worker(1)
+    for link in (server, state_server):
+        run.say(link, m.Admitted(m.Member(1, 0)))
+    assert run.heard(joiner, m.Begin)
+    run.say(worker, m.Finished())
+    assert run.last(state_server, m.Expel) == m.Expel(m.Member(0, 0))
+
+
+@pytest.mark.parametrize(("sync", "to"), [("bsp", "esync"), ("esync(steps=2)", "bsp")])
+def test_esync_cannot_come_or_go_while_a_run_goes_on(sync: str, to: str) -> None:
+    run, _, workers = running(sync=sync)
+    run.say(workers[0], m.Change(to))
+    assert "chosen when a run starts" in run.last(workers[0], m.Changed).error

@@ -26,6 +26,8 @@ from paceline.nodes import Job, NodeError, PeerLost, StartFailed, WaitedTooLong,
 from paceline.slowness import Slowness
 from paceline.wire import Address
 
+STATE_SERVER = "state server"
+
 
 class Ended(Struct, frozen=True):
     """How a process ended."""
@@ -232,6 +234,8 @@ class LocalCluster:
             seat = replace(self._seat, role="server", number=number, coordinator=self._address, trace=trace)
             seat = replace(seat, slow=self._slow, cores=self._cores.servers[number])
             self._start_process(f"server {number}", seat)
+        if self.job.asks:
+            self._start_process(STATE_SERVER, replace(self._seat, role="state server", coordinator=self._address))
         for number in range(self.job.workers if self._seat.program else 0):
             self.start_worker(number)
 

@@ -24,7 +24,7 @@ import msgspec
 import torch
 from msgspec import Struct
 
-from paceline.nodes import Coordinator, Job, NodeError, PeerLost, Server, Worker
+from paceline.nodes import Coordinator, Job, LocalWorker, NodeError, PeerLost, Server, StateServer, Worker
 from paceline.slowness import Delays, Slowness
 from paceline.wire import Address, Limits, SocketNetwork, WireError
 
@@ -58,7 +58,7 @@ Line = Listening | Said | Result
 class Seat(Struct, frozen=True, kw_only=True):
     """Which node of which run this process is."""
 
-    role: Literal["coordinator", "server", "worker"]
+    role: Literal["coordinator", "server", "state server", "worker"]
     job: Job
     number: int = 0
     coordinator: Address | None = None
@@ -96,6 +96,10 @@ class Post:
         """The worker that this process is."""
         return Worker(self.job, self._network, shapes, number=self.number, **options)
 
+    def local_worker(self, shapes: Mapping[str, Sequence[int]], **options: Any) -> LocalWorker:
+        """The same, under esync."""
+        return LocalWorker(self.job, self._network, shapes, number=self.number, **options)
+
     def say(self, value: Any) -> None:
         """Tell whoever started the run."""
         self.tell(Said(value))
@@ -115,6 +119,8 @@ class Post:
                 return self._coordinate()
             case "server":
                 return self._serve()
+            case "state server":
+                return self._answer_queries()
         module, _, function = self.seat.program.partition(":")
         program: Callable[[Post], Any] = getattr(import_module(module), function)
         return program(self)
@@ -142,6 +148,13 @@ class Post:
             server.run(self.coordinator)
         finally:
             server.close()
+
+    def _answer_queries(self) -> None:
+        state_server = StateServer(self.job, self._network)
+        try:
+            state_server.run(self.coordinator)
+        finally:
+            state_server.close()
 
 
 def main(seat: bytes, says: Connection, leash: Connection, log: str) -> None:

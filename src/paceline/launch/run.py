@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from paceline.launch.cores import Cores
-from paceline.launch.local import LocalCluster, News, log_file
+from paceline.launch.local import STATE_SERVER, LocalCluster, News, log_file
 from paceline.launch.node import Result, Said, Wire
 from paceline.nodes import Job, NodeError, PeerLost, ScriptFailed, WrongRequest, error_of
 from paceline.slowness import Slowness
@@ -86,7 +86,7 @@ class ScriptRun:
         self.job = job
         self.folder = folder
         self.error: NodeError | None = None
-        self.lost: list[str] = []  # workers that were killed; the others went on
+        self.lost: list[str] = []  # workers that were killed, or the State Server; the others went on
         self.progress: dict[int, Progress] = {}
         self._news: News = News()
         self._cluster = LocalCluster(
@@ -120,7 +120,7 @@ class ScriptRun:
     def updates(self) -> Iterator[Wrote | Reported]:
         """What happens, until all nodes have ended."""
         running = set(self._cluster.names)
-        silent = {name for name in running if name.startswith("worker")}  # have not said how they ended
+        silent = {name for name in running if name.startswith(("worker", STATE_SERVER))}  # not said how they ended
         while running and (self._deadline is None or monotonic() < self._deadline):
             try:
                 name, line = self._news.get(timeout=TICK)
@@ -133,10 +133,10 @@ class ScriptRun:
                     self.lost.append(name)
             elif name.startswith("worker"):
                 yield from self._said(int(name.split()[1]), line)
-            if isinstance(line, Result):
+            if isinstance(line, Result) and (name != STATE_SERVER or line.kind is None):
                 silent.discard(name)
-            if isinstance(line, Result) and self._is_the_end(name, line):
-                self.end()
+                if self._is_the_end(name, line):
+                    self.end()
         self._ended = monotonic()
         yield from self._written()
 

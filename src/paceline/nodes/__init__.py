@@ -14,8 +14,10 @@ from paceline.nodes.errors import (
     error_of,
 )
 from paceline.nodes.job import Job
+from paceline.nodes.local_worker import LocalWorker
 from paceline.nodes.server import Server
 from paceline.nodes.snapshot import Snapshot, Taking
+from paceline.nodes.state_server import StateServer
 from paceline.nodes.worker import Handle, Worker
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Expelled",
     "Handle",
     "Job",
+    "LocalWorker",
     "NodeError",
     "NotFinite",
     "PeerLost",
@@ -30,6 +33,7 @@ __all__ = [
     "Server",
     "Snapshot",
     "StartFailed",
+    "StateServer",
     "Taking",
     "WaitedTooLong",
     "Worker",

@@ -16,6 +16,7 @@ from paceline.nodes.errors import WrongRequest
 from paceline.params import Optimizer
 from paceline.sync import parse
 from paceline.sync.models.base import UpdateRule
+from paceline.sync.models.esync import ESync
 from paceline.wire import MemoryNetwork, SocketNetwork
 
 Network = SocketNetwork | MemoryNetwork
@@ -54,6 +55,12 @@ class Job(Struct, frozen=True, kw_only=True):
             raise WrongRequest(
                 f"deterministic sums need a model whose workers wait for their own round, as bsp does, not {self.sync}"
             )
+
+    @property
+    def asks(self) -> bool:
+        """Does it need a State Server?"""
+        model = parse(self.sync)
+        return isinstance(model, ESync) and model.asks
 
     def digest(self) -> str:
         return blake2b(msgspec.msgpack.encode(self), digest_size=16).hexdigest()

@@ -4,7 +4,8 @@ Like the machine of a shard it is pure: messages and the time in, commands out. 
 
     gathering    servers and workers come; worker 0 says what the parameters are, the others must agree
     preparing    the servers are told what to hold, and set it up
-    running      workers train; they may leave, die and join. Without a server the run cannot go on
+    running      workers train; they may leave, die and join. Without a server the run cannot go on, without the State
+                 Server it can
     over         all workers are done, or something that cannot be mended has happened
 """
 
@@ -20,10 +21,12 @@ from paceline.nodes import messages as m
 from paceline.nodes.errors import Expelled, NodeError, PeerLost, StartFailed, WrongModel, WrongRequest
 from paceline.nodes.job import Job, waits_for_its_round
 from paceline.params import ParameterError, Space, by_key, elastic
-from paceline.sync import ModelError, parse
+from paceline.sync import Model, ModelError, parse
+from paceline.sync.models.esync import ESync
 from paceline.wire import Address
 
 DTYPES = ("float32", "float64")
+Role = Literal["worker", "server", "state server", "operator"]
 
 
 class Send(Struct, frozen=True):
@@ -49,7 +52,7 @@ Command = Send | Close | End
 class Peer:
     """A connection that has introduced itself."""
 
-    def __init__(self, role: Literal["worker", "server", "operator"], number: int, pid: int, now: float) -> None:
+    def __init__(self, role: Role, number: int, pid: int, now: float) -> None:
         self.role = role
         self.number = number
         self.pid = pid
@@ -61,9 +64,8 @@ class Peer:
 
     @property
     def name(self) -> str:
-        return (
-            f"{self.role} {self.number} (pid {self.pid})" if self.role != "operator" else f"operator (pid {self.pid})"
-        )
+        number = f" {self.number}" if self.role in ("worker", "server") else ""
+        return f"{self.role}{number} (pid {self.pid})"
 
 
 class Membership:
@@ -71,6 +73,7 @@ class Membership:
         self.job = job
         self.phase: Literal["gathering", "preparing", "running", "over"] = "gathering"
         self.models: list[str] = []  # by shard
+        self._replicas = _trains_replicas(parse(job.sync))
         self._since = now
         self._peers: dict[int, Peer] = {}
         self._lives: dict[int, int] = {}  # the last incarnation of each worker
@@ -95,6 +98,9 @@ class Membership:
             case m.ServerHello(server, pid):
                 problem = self._wrong_server(server)
                 peer = Peer("server", server, pid, now)
+            case m.StateServerHello(pid):
+                problem = self._wrong_state_server()
+                peer = Peer("state server", 0, pid, now)
             case m.WorkerHello(worker, pid):
                 number = self._free_number() if worker is None else worker
                 problem = self._wrong_worker(number)
@@ -113,7 +119,12 @@ class Membership:
         peer.heard = now
         if isinstance(message, m.Alive):
             return []
-        answer = {"server": self._from_server, "worker": self._from_worker, "operator": self._from_operator}
+        answer = {
+            "server": self._from_server,
+            "state server": self._from_state_server,
+            "worker": self._from_worker,
+            "operator": self._from_operator,
+        }
         commands = answer[peer.role](link, peer, message)
         if commands is None:
             return self._refuse(link, WrongRequest(f"{peer.name} sent {type(message).__name__} while {self.phase}"))
@@ -138,6 +149,15 @@ class Membership:
                 return self._changed(link, error)
         return None
 
+    def _from_state_server(self, link: int, peer: Peer, message: m.AnyMessage) -> list[Command] | None:
+        match message:
+            case m.Serving(address):
+                peer.address = address
+                return self._if_complete()
+            case m.Admitted(member):
+                return self._admitted(link, member)
+        return None
+
     def _from_worker(self, link: int, peer: Peer, message: m.AnyMessage) -> list[Command] | None:
         match message:
             case m.Describe() if peer.described is None:
@@ -160,8 +180,7 @@ class Membership:
             return self._end(PeerLost(f"{peer.name} is gone: {why}"))
         if peer.role == "worker":
             return self._gone(link, peer, why)
-        del self._peers[link]
-        return []
+        return self._without(link)
 
     def tick(self, now: float) -> list[Command]:
         """To be called now and then, a few times in `job.silence`."""
@@ -176,6 +195,9 @@ class Membership:
             why = f"silent for {self.job.silence:g} s"
             if peer.role == "server":
                 return commands + self._end(PeerLost(f"{peer.name} is gone: {why}"))
+            if peer.role == "state server":
+                commands += [Close(link), *self._without(link)]
+                continue
             expelled = Expelled(f"{peer.name} was {why}; the others go on without it")
             commands += [Send(link, m.Halt(expelled.kind, str(expelled))), Close(link), *self._gone(link, peer, why)]
         return commands
@@ -220,6 +242,7 @@ class Membership:
         servers = [(link, peer) for link, peer in self._of("server") if peer.address is not None]
         workers = [(link, peer) for link, peer in self._of("worker") if peer.described is not None]
         enough = len(servers) == self.job.servers and len(workers) == self.job.workers
+        enough = enough and (self._state_server is not None or not self.job.asks)
         reference = self._reference()
         if self.phase != "gathering" or not enough or reference is None:
             return []
@@ -247,13 +270,14 @@ class Membership:
     def _begin(self, link: int, peer: Peer) -> list[Command]:
         peer.ready = True
         gives = peer.number == self._giver and peer.incarnation == 0
-        return [Send(link, m.Begin(peer.number, peer.incarnation, self._places, self._addresses, gives))]
+        begin = m.Begin(peer.number, peer.incarnation, self._places, self._addresses, gives, self._state_server)
+        return [Send(link, begin)]
 
     def _join(self, link: int, peer: Peer) -> list[Command]:
         peer.incarnation = self._lives.get(peer.number, -1) + 1
         self._lives[peer.number] = peer.incarnation
         member = m.Member(peer.number, peer.incarnation)
-        servers = [server for server, _ in self._of("server")]
+        servers = [server for server, _ in self._of("server") + self._of("state server")]
         self._admitting[member] = (link, set(servers))
         return [Send(server, m.Admit(member)) for server in servers]
 
@@ -265,7 +289,18 @@ class Membership:
         del self._admitting[member]
         return self._begin(link, self._peers[link])
 
+    @property
+    def _state_server(self) -> Address | None:
+        """Where it can be reached, if there is one."""
+        return next((peer.address for _, peer in self._of("state server")), None)
+
     # Coming apart.
+
+    def _without(self, link: int) -> list[Command]:
+        """Somebody is gone who is not needed: an operator, or the State Server, whose loss workers see themselves."""
+        del self._peers[link]
+        waiting = [member for member, (_, missing) in self._admitting.items() if link in missing]
+        return [command for member in waiting for command in self._admitted(link, member)]
 
     def _left(self, link: int, peer: Peer) -> list[Command]:
         self._finished += 1
@@ -283,7 +318,8 @@ class Membership:
         self._admitting.pop(member, None)
         if self.phase == "gathering":
             return []
-        commands: list[Command] = [Send(server, m.Expel(member)) for server, _ in self._of("server")]
+        told = self._of("server") + self._of("state server")
+        commands: list[Command] = [Send(server, m.Expel(member)) for server, _ in told]
         if not self._of("worker"):
             lost = why is not None and not self._finished
             return commands + self._end(PeerLost(f"no worker is left; {peer.name} is gone: {why}") if lost else None)
@@ -329,6 +365,8 @@ class Membership:
             model = parse(change.sync)
         except ModelError as error:
             return str(error)
+        if _trains_replicas(model) or self._replicas:
+            return "workers of esync train replicas of their own; it is chosen when a run starts and cannot be changed"
         if self.job.deterministic and not waits_for_its_round(model, self.job.update):
             return f"the run is deterministic; {change.sync} sums in no fixed order"
         if change.shard is not None and len(self._places) > 1:
@@ -374,6 +412,11 @@ class Membership:
             return f"server {server} is there already"
         return None
 
+    def _wrong_state_server(self) -> str | None:
+        if not self.job.asks:
+            return f"{self.job.sync} needs no State Server"
+        return "there is a State Server already" if self._of("state server") else None
+
     def _wrong_worker(self, worker: int) -> str | None:
         if self.phase == "preparing":
             return f"worker {worker} comes while the run is being prepared; try again"
@@ -389,8 +432,13 @@ class Membership:
             return [f"{role} {number}" for number in range(count) if number not in here]
 
         names = missing("server", self.job.servers) + missing("worker", self.job.workers)
+        names += ["the State Server"] if self.job.asks and self._state_server is None else []
         what = f"{', '.join(names)} did not come" if names else "the servers did not get ready"
         return f"the run did not begin within {self.job.start_within:g} s: {what}"
+
+
+def _trains_replicas(model: Model) -> bool:
+    return isinstance(model, ESync) and not model.one_step
 
 
 def places(space: Space, job: Job) -> list[m.Place]:

@@ -4,6 +4,7 @@ worker  <-> coordinator    who takes part, where the parameters are, is everyone
 server  <-> coordinator    what to serve, who comes and goes
 worker  <-> server         gradients and parameters
 server  <-> server         norms of tensors that are cut between them
+worker  <-> State Server   under esync: is there time for another local iteration
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ class ServerHello(Message, frozen=True):
     pid: int
 
 
+class StateServerHello(Message, frozen=True):
+    pid: int
+
+
 class OperatorHello(Message, frozen=True):
     """Somebody who changes a run from outside, and does not take part."""
 
@@ -85,7 +90,7 @@ class Describe(Message, frozen=True):
 
 
 class Serving(Message, frozen=True):
-    """Where a server can be reached."""
+    """Where a server, or the State Server, can be reached."""
 
     address: Address
 
@@ -113,6 +118,7 @@ class Begin(Message, frozen=True):
     places: list[Place]
     servers: dict[int, Address]
     initial: bool  # is it the one that gives the first parameters?
+    state_server: Address | None = None
 
 
 class Initialised(Message, frozen=True):
@@ -279,6 +285,28 @@ class Failed(Message, frozen=True):
     words: str
 
 
+class RoundBegan(Message, frozen=True):
+    """A worker has the parameters of a round of local iterations."""
+
+    round: int
+
+
+class Query(Message, frozen=True):
+    """After so many local iterations, the last of which took `capability` seconds: is the worker ready?"""
+
+    round: int
+    steps: int
+    capability: float
+
+
+class State(Message, frozen=True):
+    """Answers a `Query`."""
+
+    round: int
+    steps: int
+    ready: bool
+
+
 class Norms(Message, frozen=True):
     """A shard has closed the rounds before `to`: its parts of the norms, for those that had gradients."""
 
@@ -290,6 +318,7 @@ class Norms(Message, frozen=True):
 AnyMessage = (
     WorkerHello
     | ServerHello
+    | StateServerHello
     | OperatorHello
     | Describe
     | Serving
@@ -317,6 +346,9 @@ AnyMessage = (
     | Save
     | Saved
     | Failed
+    | RoundBegan
+    | Query
+    | State
     | Norms
 )
 

@@ -103,6 +103,7 @@ class Worker:
         if in_place and self._lars:
             raise WrongRequest("lars needs the norms of all parameters after parts are given back; not with in_place")
         self.job = job
+        self.in_place = in_place
         self.number = number
         self.incarnation = 0
         self.versions: dict[int, int] = {}  # of the parameters in place, by shard
@@ -176,7 +177,7 @@ class Worker:
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
         self._replica.arrange(begin.places)
         self._servers = begin.servers
-        self._connect()
+        self._connect(begin)
         self._running = True
         if begin.initial:
             self._hand_over(initial if isinstance(initial, Snapshot) else Snapshot(initial))
@@ -396,8 +397,8 @@ class Worker:
                 self._send(place, last if name == m.VALUES else m.Row(place.shard, name), payload=True)
             self._wait(lambda: not self._sending, None, "handing over the first parameters")
 
-    def _connect(self) -> None:
-        hello = m.encode(m.WorkerHello(self.number, os.getpid(), self.incarnation))
+    def _connect(self, begin: m.Begin) -> None:
+        hello = m.encode(m.WorkerHello(begin.worker, os.getpid(), begin.incarnation))
         deadline = self._clock() + self.job.start_within
         for server in sorted({place.server for place in self.places}):
             try:

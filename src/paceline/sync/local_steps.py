@@ -4,7 +4,8 @@ Blocking, it asks before each iteration and waits for the answer. Non-blocking, 
 to an earlier query is READY, the iteration under way is given up and those done count. Its capability then includes the
 round trip of a query.
 
-If the State Server is lost, every round has one local iteration: slower, never stuck.
+If the State Server is lost, every round has one local iteration: slower, never stuck. Where the model fixes how many
+there are, it is not asked.
 """
 
 from __future__ import annotations
@@ -53,12 +54,15 @@ class Step(Struct, frozen=True, gc=False):
     """Do another local iteration."""
 
 
+Because = Literal["ready", "fixed", "server lost"]
+
+
 class Contribute(Struct, frozen=True, gc=False):
     """Give up the iteration under way, if there is one, and push the sum of the `steps` that are done."""
 
     round: int
     steps: int
-    reason: Literal["ready", "server lost"]
+    reason: Because
 
 
 Action = Query | Step | Contribute
@@ -115,6 +119,8 @@ class LocalSteps:
 
     def _next(self, now: float) -> list[Action]:
         """Between two iterations."""
+        if self.model.steps is not None:
+            return [self._contribute("fixed") if self._steps >= self.model.steps else self._begin(now)]
         if self._lost:
             return [self._contribute("server lost") if self._steps else self._begin(now)]
         capability = self._capability if self._blocking else self._capability + self._round_trip
@@ -126,6 +132,6 @@ class LocalSteps:
         self._begun = now
         return Step()
 
-    def _contribute(self, reason: Literal["ready", "server lost"]) -> Contribute:
+    def _contribute(self, reason: Because) -> Contribute:
         self._over, self._begun = True, None
         return Contribute(self._round, self._steps, reason)

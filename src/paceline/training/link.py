@@ -25,10 +25,14 @@ from paceline.training.session import Session
 from paceline.training.state import State, from_snapshot, to_snapshot
 
 TORCHS_OWN = torch.optim.Optimizer
+Closure = Callable[[], Any]
 
 
 class Link:
     """The parameters of one optimizer that are trained, and the worker that moves them."""
+
+    synchronized = True  # are the parameters those that came from the servers?
+    steps_alone = False  # does this worker's own optimizer step?
 
     def __init__(self, session: Session, optimizer: TORCHS_OWN, iteration: int = 0) -> None:
         everyone = named(optimizer)
@@ -44,10 +48,8 @@ class Link:
         self._rates = _rates(optimizer)
         dtype = torch.float64 if all(p.dtype == torch.float64 for p in self._parameters) else torch.float32
         space = Space({name: tuple(p.shape) for name, p in trained.items()})
-        in_place = all(p.device.type == "cuda" and p.is_contiguous() for p in self._parameters)
-        first = to_snapshot(optimizer, trained, space, dtype, iteration)
-        self.worker: Worker = session.join(space, dtype, _described(optimizer, everyone), first, in_place=in_place)
         self._space = space
+        self.worker = self._join(trained, dtype, iteration)
         places = [slice(tensor.start, tensor.stop) for tensor in space.tensors]
         self._gradients = _views(self.worker.gradients, places, self._parameters)
         self._of_shard = _of_shard(self.worker, places)
@@ -55,7 +57,7 @@ class Link:
         self._copies.pin(self.worker.gradients, writable=True)
         self._pieces: list[tuple[Tensor, int, slice]] = []  # of parameters that are read in place: shard, and where
         self._copied: list[tuple[Tensor, Tensor]] = []  # parameters that are not, and their values
-        if in_place:
+        if self.worker.in_place:
             self._pieces = list(_pieces(self.worker, places, self._parameters))
         else:
             self._copies.pin(self.worker.parameters, writable=True)
@@ -71,9 +73,21 @@ class Link:
         self._take()
         self._since = monotonic()
 
-    def step(self) -> None:
+    def _join(self, trained: dict[str, Tensor], dtype: torch.dtype, iteration: int) -> Worker:
+        """The servers run the user's own optimizer."""
+        in_place = all(p.device.type == "cuda" and p.is_contiguous() for p in self._parameters)
+        first = to_snapshot(self._optimizer, trained, self._space, dtype, iteration)
+        optimizer = described(self._optimizer, named(self._optimizer))
+        return self._session.join(self._space, dtype, optimizer, first, kind=Worker, in_place=in_place)
+
+    def step(self, closure: Closure | None = None) -> Any:
         """Push what is not out yet, and wait for the parameters to go on from."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         self._check()
+        self._check_settings()
         since = self._since
         self._session.slow_down(monotonic() - since)
         self._write([n for n in range(len(self._parameters)) if n not in self._written])
@@ -89,6 +103,7 @@ class Link:
         self._take()
         self._since = monotonic()
         self._session.went_on(begun - since, self._since - begun)
+        return loss
 
     def take(self, frozen: dict[str, dict[str, Any]]) -> Callable[[], State]:
         """A copy of what the servers have, and what is remembered of parameters that they have not.
@@ -161,13 +176,16 @@ class Link:
         torch.autograd.graph.increment_version(self._parameters)
 
     def _check(self) -> None:
-        """What cannot follow a change in mid-run must not change."""
+        """What was frozen stays so."""
         for name, p in self._frozen.items():
             if p.grad is not None:
                 raise OptimizerError(
                     f"parameter {name!r} has a gradient, but was frozen when the run began, so no server has it; "
                     "set requires_grad before the optimizer is wrapped"
                 )
+
+    def _check_settings(self) -> None:
+        """What cannot follow a change in mid-run must not change."""
         settings = _settings(self._optimizer)
         if settings != self._settings:
             before, now = next((a, b) for a, b in zip(self._settings, settings, strict=True) if a != b)
@@ -187,7 +205,7 @@ def named(optimizer: TORCHS_OWN) -> dict[str, Tensor]:
     return found
 
 
-def _described(optimizer: TORCHS_OWN, everyone: dict[str, Tensor]) -> params.Optimizer:
+def described(optimizer: TORCHS_OWN, everyone: dict[str, Tensor]) -> params.Optimizer:
     """The optimizer as it travels, without what is frozen."""
     described = optimizer_from(optimizer, {id(p): name for name, p in everyone.items()})
     groups = (

@@ -18,7 +18,10 @@ import torch
 from torch import Tensor
 
 from paceline.params import OptimizerError
+from paceline.sync.models.esync import ESync
+from paceline.training.all_reduce import AllReduceLink
 from paceline.training.link import Link, named
+from paceline.training.local import LocalLink, check_outer
 from paceline.training.saving import Saving
 from paceline.training.session import Session, session
 from paceline.training.state import State
@@ -30,12 +33,17 @@ class Optimizer(torch.optim.Optimizer):
 
     In a run, connecting takes place here, as it does in DDP: the parameters of worker 0 become everyone's, and so does
     what its optimizer remembers, if it was loaded. `iteration` is how many there were before.
+
+    Under `esync` each worker steps by itself, with any optimizer of torch, and `outer` is what takes all their rounds
+    into the common parameters, such as `torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)`.
+    Without one it is their mean, times the model's `rate`. Other models have no use for it.
     """
 
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
         *,
+        outer: torch.optim.Optimizer | None = None,
         overlap: bool = False,
         iteration: int = 0,
         place: Session | None = None,
@@ -53,7 +61,7 @@ class Optimizer(torch.optim.Optimizer):
         self.saving = Saving()
         self._link: Link | None = None
         if self._session is not None:
-            self._link = Link(self._session, self._inner, iteration)
+            self._link = _link(self._session, self._inner, outer, iteration)
             self._session.before_leaving(self.saving.wait)
             if overlap:
                 self._link.watch(lambda: self._sync)
@@ -79,20 +87,15 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def synchronized(self) -> bool:
-        """Are the parameters those that came from the servers, rather than a replica that has gone on from them?"""
-        return True
+        """Are the parameters those of all together? Under esync, within a round, they are this worker's own."""
+        return self._link is None or self._link.synchronized
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Push the gradients and go on with the parameters that come back."""
         if self._link is None:
             self._iteration += 1
             return self._inner.step() if closure is None else self._inner.step(closure)
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self._link.step()
-        return loss
+        return self._link.step(closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         self._inner.zero_grad(set_to_none)
@@ -148,7 +151,7 @@ class Optimizer(torch.optim.Optimizer):
         mine = {
             names[id(p)]: {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
             for p, state in self._inner.state.items()
-            if self._link is None or not p.requires_grad
+            if self._link is None or self._link.steps_alone or not p.requires_grad
         }
         if self._link is not None:
             return self._link.take(mine)
@@ -158,3 +161,19 @@ class Optimizer(torch.optim.Optimizer):
     def _share(self) -> None:
         self.param_groups = self._inner.param_groups
         self.state = self._inner.state
+
+
+def _link(
+    session: Session, optimizer: torch.optim.Optimizer, outer: torch.optim.Optimizer | None, iteration: int
+) -> Link:
+    """What the model needs. Where all rounds have one local step, servers take it: that is bsp, to the bit."""
+    model = session.model
+    if not isinstance(model, ESync):
+        return Link(session, optimizer, iteration)
+    if outer is not None:
+        check_outer(outer, optimizer, model)
+    if model.aggregate == "all_reduce":
+        return AllReduceLink(session, optimizer, outer, model, iteration)
+    if model.one_step and outer is None and model.rate == 1.0:
+        return Link(session, optimizer, iteration)
+    return LocalLink(session, optimizer, outer, model, iteration)

@@ -9,10 +9,13 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic, sleep
+from typing import TypeVar
 
 import torch
 from msgspec import Struct
+from torch import distributed as dist
 
 from paceline.launch.environment import Place, resolve
 from paceline.launch.node import LIMITS
@@ -20,9 +23,11 @@ from paceline.launch.run_file import RunFile
 from paceline.nodes import Snapshot, Worker, WrongRequest
 from paceline.params import Optimizer, Space
 from paceline.slowness import Delays
+from paceline.sync import Model, parse
 from paceline.wire import SocketNetwork
 
 EVERY = 0.2  # seconds between two reports
+AnyWorker = TypeVar("AnyWorker", bound=Worker)
 
 
 class Progress(Struct, frozen=True):
@@ -42,6 +47,7 @@ class Session:
     """`report` is told of progress now and then."""
 
     def __init__(self, place: Place, run: RunFile, report: Callable[[Progress], None] | None = None) -> None:
+        self._place = place
         self.rank = place.rank
         self.world_size = place.world_size
         self.batch_size: int | None = None  # of the loader that it trains from, once that is known
@@ -56,19 +62,42 @@ class Session:
         self._computing = self._waiting = 0.0
 
     def join(
-        self, space: Space, dtype: torch.dtype, optimizer: Optimizer, first: Snapshot, *, in_place: bool = False
-    ) -> Worker:
+        self,
+        space: Space,
+        dtype: torch.dtype,
+        optimizer: Optimizer,
+        first: Snapshot,
+        *,
+        kind: type[AnyWorker],
+        in_place: bool = False,
+    ) -> AnyWorker:
         """Take part in the run; returns when its first parameters are here, or where they can be read `in_place`."""
         if self._worker is not None:
             raise WrongRequest("this process takes part already; put all parameters into one optimizer, in groups")
         network = SocketNetwork(wire=self._run.wire, token=self._run.token, limits=LIMITS)
         shapes = {tensor.name: tensor.shape for tensor in space.tensors}
-        self._worker = Worker(
+        worker = self._worker = kind(
             self._run.job, network, shapes, number=self.rank, dtype=dtype, optimizer=optimizer, in_place=in_place
         )
-        self._worker.start(self._run.coordinator, first)
+        worker.start(self._run.coordinator, first)
         self._began = monotonic()
-        return self._worker
+        return worker
+
+    def group(self, backend: str) -> dist.ProcessGroup:
+        """All workers, for torch's own collectives: the group that the script has made, or a new one."""
+        if not dist.is_initialized():
+            folder = Path(self._place.run)
+            meet = ((folder if folder.is_dir() else folder.parent) / "group").resolve().as_uri()
+            dist.init_process_group(backend, init_method=meet, rank=self.rank, world_size=self.world_size)
+            self._before_leaving.append(dist.destroy_process_group)
+        group = dist.group.WORLD
+        assert group is not None
+        return group
+
+    @property
+    def model(self) -> Model:
+        """The synchronization model that the run begins with."""
+        return parse(self._run.job.sync)
 
     @property
     def joined(self) -> bool:

@@ -2,7 +2,7 @@
 
 What a shard sees are whole rounds: a push is the sum of a worker's local steps, and a round closes when every live
 worker's is in. How many local steps a worker takes is up to `paceline.sync.state_server`, which it asks after each, and
-`paceline.sync.local_steps` is the worker's side of that.
+`paceline.sync.local_steps` is the worker's side of that. With `steps` it is a fixed number, and nobody is asked.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 Rate = Annotated[float, Allowed("a number above 0", lambda v: type(v) in (int, float) and 0 < v < inf)]
 Steps = Annotated[float, Allowed("a whole number from 1, or inf", lambda v: v == inf or (type(v) is int and v >= 1))]
+FixedSteps = Annotated[
+    int | None, Allowed("a whole number from 1, or none", lambda v: v is None or (type(v) is int and v >= 1))
+]
 
 
 class ESync(Model, frozen=True):
     """Fast workers do more local iterations instead of waiting; `esync(max_steps=1)` is `bsp`."""
 
     name: ClassVar[str] = "esync"
-    examples: ClassVar[tuple[str, ...]] = ("esync", "esync(query=nonblocking)")
+    examples: ClassVar[tuple[str, ...]] = ("esync", "esync(query=nonblocking)", "esync(steps=3)")
     update: ClassVar[UpdateRule] = "round"
     everywhere: ClassVar[bool] = True
 
@@ -32,6 +35,23 @@ class ESync(Model, frozen=True):
     rate: Rate = 1.0
     query: Literal["blocking", "nonblocking"] = "blocking"
     max_steps: Steps = inf
+    steps: FixedSteps = None
+    aggregate: Literal["servers", "all_reduce"] = "servers"
+
+    def check(self) -> str | None:
+        if self.steps is not None and self.max_steps != inf:
+            return "give either steps, which is a fixed number, or max_steps, which is the most there may be"
+        return None
+
+    @property
+    def asks(self) -> bool:
+        """Does it need a State Server?"""
+        return self.steps is None and self.max_steps > 1
+
+    @property
+    def one_step(self) -> bool:
+        """Has every round one local step, whatever the State Server would say?"""
+        return self.steps == 1 or self.max_steps == 1
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return pull.iteration < view.clock

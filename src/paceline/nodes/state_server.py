@@ -1,0 +1,147 @@
+"""The State Server as a node of its own: it answers workers' queries under esync, and nothing depends on its life.
+
+It is told by the coordinator who takes part. Times are those of its own clock, at which queries arrive: clocks of other
+machines show other times.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+
+from paceline.nodes import messages as m
+from paceline.nodes.coordinator import BEATS, no_payload
+from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
+from paceline.nodes.job import Job, Network
+from paceline.sync import Joined, Left, parse
+from paceline.sync.models.esync import ESync
+from paceline.sync.state_server import Answer, Began, Queried
+from paceline.sync.state_server import StateServer as Machine
+from paceline.wire import Address, Channel, Incoming, Listener, Loop, WireError
+
+
+class StateServer:
+    def __init__(self, job: Job, network: Network, *, clock: Callable[[], float] = monotonic) -> None:
+        model = parse(job.sync)
+        if not isinstance(model, ESync):
+            raise WrongRequest(f"{job.sync} needs no State Server; esync does")
+        self.job = job
+        self._machine = Machine(model, job.workers)
+        self._network = network
+        self._clock = clock
+        self._loop = Loop(clock=clock)
+        self._listener: Listener | None = None
+        self._coordinator: Channel | None = None
+        self._members = {number: m.Member(number, 0) for number in range(job.workers)}
+        self._heard = clock()
+        self._over = False
+        self._error: NodeError | None = None
+
+    def run(self, coordinator: Address) -> None:
+        """Answer until the coordinator says that the run is over. Raises what ended it, if it did not end well."""
+        config = self.job.digest()
+        self._listener = self._network.listen(config=config)
+        self._loop.listen(self._listener, self._connected)
+        deadline = self._clock() + self.job.start_within
+        hello = m.encode(m.StateServerHello(os.getpid()))
+        channel = self._network.connect(coordinator, hello, config, deadline)
+        channel.peer = "the coordinator"
+        channel.sink = no_payload
+        self._coordinator = channel
+        self._heard = self._clock()
+        self._loop.add(channel, self._from_coordinator, self._coordinator_closed)
+        channel.send(m.encode(m.Serving(self._listener.address)))
+        self._beat()
+        self._loop.run(lambda: self._over)
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        self._loop.close()
+        if self._listener is not None:
+            self._listener.close()
+
+    # The coordinator.
+
+    def _from_coordinator(self, channel: Channel, incoming: Incoming) -> None:
+        self._heard = self._clock()
+        message = m.decode(incoming.header)
+        match message:
+            case m.Alive():
+                pass
+            case m.Admit(member):
+                self._leave(member.worker)  # an earlier life of it
+                self._members[member.worker] = member
+                self._machine.handle(Joined(member.worker, member.incarnation), self._clock())
+                channel.send(m.encode(m.Admitted(member)))
+            case m.Expel(member):
+                if self._members.get(member.worker) == member:
+                    self._leave(member.worker)
+            case m.Halt(kind, words) | m.Failed(kind, words):
+                self._end(error_of(kind, words) if kind is not None else None)
+            case _:
+                self._end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
+
+    def _leave(self, worker: int) -> None:
+        self._members.pop(worker, None)
+        self._machine.handle(Left(worker), self._clock())
+
+    def _coordinator_closed(self, _: Channel, error: WireError) -> None:
+        self._end(PeerLost(f"the coordinator is gone: {error.why}"))
+
+    def _beat(self) -> None:
+        now = self._clock()
+        if now - self._heard > self.job.silence:
+            self._end(PeerLost(f"the coordinator is gone: silent for {self.job.silence:g} s"))
+        if not self._over:
+            if self._coordinator is not None and not self._coordinator.closed:
+                self._coordinator.send(m.encode(m.Alive()))
+            self._loop.call_at(now + self.job.silence / BEATS, self._beat)
+
+    def _end(self, error: NodeError | None) -> None:
+        if not self._over:
+            self._over, self._error = True, error
+
+    # The workers.
+
+    def _connected(self, channel: Channel, hello: bytes) -> None:
+        try:
+            match m.decode(hello):
+                case m.WorkerHello(worker, _, incarnation) if worker is not None:
+                    member = m.Member(worker, incarnation)
+                case other:
+                    raise WrongRequest(f"a {type(other).__name__} has no business here")
+            if self._members.get(member.worker) != member:
+                raise WrongRequest(f"worker {member.worker}, life {member.incarnation}, is not in the run")
+        except WrongRequest as error:
+            self._refuse(channel, error)
+            return
+        channel.peer = f"worker {member.worker}"
+        channel.sink = no_payload
+        self._loop.add(channel, partial(self._from_worker, member), lambda *_: None)  # the coordinator hears of its end
+
+    def _from_worker(self, member: m.Member, channel: Channel, incoming: Incoming) -> None:
+        try:
+            message, now = m.decode(incoming.header), self._clock()
+            if self._members.get(member.worker) != member:
+                return  # it has left in the meantime
+            match message:
+                case m.Query(round_, steps, capability) if steps >= 0 and capability >= 0:
+                    for answer in self._machine.handle(Queried(member.worker, steps, capability, now), now):
+                        self._answer(channel, round_, answer)
+                case m.RoundBegan(round_):
+                    self._machine.handle(Began(member.worker, round_), now)
+                case other:
+                    raise WrongRequest(f"worker {member.worker} sent {other} to the State Server")
+        except WrongRequest as error:
+            self._refuse(channel, error)
+
+    def _answer(self, channel: Channel, round_: int, answer: Answer) -> None:
+        channel.send(m.encode(m.State(round_, answer.steps, answer.ready)))
+
+    def _refuse(self, channel: Channel, error: NodeError) -> None:
+        if not channel.closed:
+            channel.send(m.encode(m.Failed(error.kind, str(error))))
+            channel.close(str(error))
