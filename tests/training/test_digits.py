@@ -12,7 +12,7 @@ from paceline.slowness import parse
 from paceline.sync import MODELS
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
-LATER = {"psp", "esync"}  # their side of the worker is still to come
+LATER = {"psp"}  # its side of the worker is still to come
 SYNC = {
     "asp": "asp",
     "bsp": "bsp",
@@ -20,6 +20,7 @@ SYNC = {
     "dsps": "dsps(s_min=1, s_max=8)",
     "dssp": "dssp(s_low=2, s_high=8)",
     "elastic_bsp": "elastic_bsp(R=15)",
+    "esync": "esync",
     "pssp": "pssp(s=3, c=0.5)",
     "ssp": "ssp(s=3)",
 }

@@ -1,0 +1,68 @@
+"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER.
+
+Every worker has batches of its own, by the number of the local iteration. What the parameters are when each round
+begins is saved, and how many local iterations there were in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import paceline
+
+INNER: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
+    "sgd": lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+    "momentum": lambda model: torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+    "adam": lambda model: torch.optim.Adam(model.parameters(), lr=0.01),
+    "lbfgs": lambda model: torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3),
+}
+
+
+def nesterov(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(9, 17), nn.Tanh(), nn.Linear(17, 3))
+
+
+def loss(model: nn.Module, rank: int, iteration: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * rank + iteration)
+    x, y = torch.randn(8, 9, generator=generator), torch.randn(8, 3, generator=generator)
+    return nn.functional.mse_loss(model(x), y)
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def main(rounds: int, inner: str, outer: str, folder: Path) -> None:
+    torch.set_num_threads(1)
+    model = network()
+    opt = paceline.Optimizer(INNER[inner](model), outer=nesterov(model) if outer == "nesterov" else None)
+    begins, steps, iteration = [flat(model)], [0], 0
+
+    def closure() -> Tensor:
+        opt.zero_grad()
+        found = loss(model, opt.rank, iteration)
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    while opt.iteration < rounds:
+        opt.step(closure)
+        iteration += 1
+        steps[-1] += 1
+        if opt.synchronized:
+            begins.append(flat(model))
+            steps.append(0)
+    torch.save({"begins": torch.stack(begins), "steps": torch.tensor(steps[:-1])}, folder / f"{opt.rank}.pt")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]))
