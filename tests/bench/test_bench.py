@@ -64,3 +64,9 @@ def test_the_simulator_predicts_real_workers() -> None:
     assert abs(bsp["held_off"]) < 0.25
     assert asp["held_pulls"] == asp["predicted_held"] == 0
     assert asp["ms_per_iteration"] < bsp["ms_per_iteration"]
+
+
+def test_queries_of_the_state_server_are_timed() -> None:
+    few, more = rows("state-server", "--workers", "2", "--workers", "20", "--repeats", "1")
+    assert (few["workers"], more["workers"]) == (2, 20)
+    assert all(row["microseconds"] > row["machine_microseconds"] > 0 for row in (few, more))  # type: ignore[operator]

@@ -93,12 +93,6 @@ class Alone:
         except BaseException as error:
             self.errors.append(error)
 
-    @property
-    def address(self) -> Address:
-        while self.state_server._listener is None:
-            pass
-        return self.state_server._listener.address
-
     def close(self) -> None:
         self.coordinator.stop(WrongRequest("it is over"))
         for thread in self.threads:
@@ -116,7 +110,9 @@ class Asker:
         self.heard: list[m.AnyMessage] = []
         self.closed: list[str] = []
         hello = m.encode(m.WorkerHello(worker, 1, incarnation))
-        self.channel = alone.network.connect(alone.address, hello, alone.job.digest(), self.loop.clock() + SOON)
+        self.channel = alone.network.connect(
+            alone.state_server.address(SOON), hello, alone.job.digest(), self.loop.clock() + SOON
+        )
         self.channel.sink = no_payload
         self.loop.add(
             self.channel,

@@ -16,6 +16,7 @@ from paceline.bench import planners as planning
 from paceline.bench import sim as sims
 from paceline.bench import sim_vs_real as versus
 from paceline.bench import slicing as slicings
+from paceline.bench import state_server as queries
 from paceline.bench import step as steps
 from paceline.bench import wire as wires
 from paceline.bench.rivals import KNOWN, USUAL, Rival, RivalError
@@ -230,6 +231,29 @@ def sim_vs_real(
         Console().print(table)
 
 
+@app.command(name="state-server", epilog="Example: paceline bench state-server --workers 1000")
+def state_server(
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, help="How many workers; give it again for more. Without it, 10, 100, 1 000."),
+    ] = None,
+    repeats: Repeats = 5,
+    as_json: AsJson = False,
+) -> None:
+    """What a query of a worker costs ESync's State Server, over real sockets, from 10 to 1 000 registered workers."""
+    sizes = workers or queries.SIZES
+    rows = list(_progress(queries.measure(repeats, sizes), len(sizes), "state-server"))
+    if as_json:
+        _print_rows(rows)
+        return
+    table = _table("A query, in the State Server's processor time", "workers", "a query", "the decision", "growth")
+    for row in rows:
+        table.add_row(
+            f"{row.workers:,}", _time(row.microseconds), _time(row.machine_microseconds), f"{row.growth:.2f}x"
+        )
+    Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
@@ -240,6 +264,7 @@ def everything(as_json: AsJson = False) -> None:
     step(as_json=as_json)
     sim(as_json=as_json)
     sim_vs_real(as_json=as_json)
+    state_server(as_json=as_json)
 
 
 def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:

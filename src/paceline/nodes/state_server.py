@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from threading import Event
 from time import monotonic
 
 from paceline.nodes import messages as m
 from paceline.nodes.coordinator import BEATS, no_payload
-from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
+from paceline.nodes.errors import NodeError, PeerLost, StartFailed, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
 from paceline.sync import Joined, Left, parse
 from paceline.sync.models.esync import ESync
@@ -33,6 +34,7 @@ class StateServer:
         self._clock = clock
         self._loop = Loop(clock=clock)
         self._listener: Listener | None = None
+        self._listens = Event()
         self._coordinator: Channel | None = None
         self._members = {number: m.Member(number, 0) for number in range(job.workers)}
         self._heard = clock()
@@ -44,6 +46,7 @@ class StateServer:
         config = self.job.digest()
         self._listener = self._network.listen(config=config)
         self._loop.listen(self._listener, self._connected)
+        self._listens.set()
         deadline = self._clock() + self.job.start_within
         hello = m.encode(m.StateServerHello(os.getpid()))
         channel = self._network.connect(coordinator, hello, config, deadline)
@@ -57,6 +60,12 @@ class StateServer:
         self._loop.run(lambda: self._over)
         if self._error is not None:
             raise self._error
+
+    def address(self, within: float) -> Address:
+        """Where it can be reached, from another thread, as soon as that is known."""
+        if not self._listens.wait(within) or self._listener is None:
+            raise StartFailed(f"the State Server does not listen after {within:g} s")
+        return self._listener.address
 
     def close(self) -> None:
         self._loop.close()
