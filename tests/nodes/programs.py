@@ -191,8 +191,8 @@ def some(seat: Any) -> int:
 def local_rounds(seat: Any) -> dict[str, Any]:
     """Rounds of local iterations, each the longer the higher the worker's number is; how many there were in each.
 
-    It is `rounds` of them, or as many after the State Server has gone. Every iteration takes the parameters one
-    further, so that these show how many there were.
+    It is `rounds` of them, or with `lost` as many after the State Server has gone. Every iteration takes the parameters
+    one further, so that these show how many there were.
     """
     rounds, steps = seat.arguments["rounds"], []
     work = torch.randn(60, 60)
@@ -210,7 +210,7 @@ def local_rounds(seat: Any) -> dict[str, Any]:
                 over = worker.local_step(lambda: done.append(worker.iteration))
             steps.append(len(done))
             worker.end_round()
-            if worker.iteration == 3 and last is None:
+            if len(steps) == 3 and seat.arguments.get("says", True):
                 seat.say("under way")
             if last is None and worker.rounds.alone:
                 last = worker.iteration + rounds

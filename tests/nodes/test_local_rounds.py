@@ -34,7 +34,7 @@ SOON = 60.0
 )
 def test_the_parameters_are_the_mean_of_what_all_have_done(wire: str, sync: str) -> None:
     job = Job(workers=3, servers=2, sync=sync, optimizer=Optimizer("sgd", {"lr": 1.0}))
-    results = run(wire, job, programs.local_rounds, {"rounds": 6})
+    results = run(wire, job, programs.local_rounds, {"rounds": 6, "says": False})
     expected = sum(sum(result["steps"]) for result in results) / 3
     for result in results:
         assert result["parameters"] == pytest.approx([expected] * 10)
@@ -47,7 +47,7 @@ def test_the_parameters_are_the_mean_of_what_all_have_done(wire: str, sync: str)
 def test_with_a_fixed_number_of_steps_nobody_is_asked() -> None:
     job = Job(workers=2, sync="esync(steps=4)")
     assert not job.asks
-    for result in run("memory", job, programs.local_rounds, {"rounds": 5}):
+    for result in run("memory", job, programs.local_rounds, {"rounds": 5, "says": False}):
         assert result["steps"] == [4] * 5
 
 
@@ -70,6 +70,20 @@ def test_without_the_state_server_every_round_has_one_step(fate: signal.Signals)
     for result in results:
         assert result["steps"][-4:] == [1] * 4  # the others may have noticed it a round later
     assert sum(results[0]["steps"]) > len(results[0]["steps"])  # there were more before
+
+
+def test_a_worker_may_die_and_another_life_of_it_join() -> None:
+    job = Job(workers=3, servers=2, sync="esync")
+    with LocalCluster(job, "tests.nodes.programs:local_rounds", {"rounds": 150}) as cluster:
+        for number in range(job.workers):
+            assert cluster.said(f"worker {number}", SOON) == "under way"
+        cluster.kill("worker 2")
+        cluster.start_worker(2, "worker 2 again")
+        ended = cluster.wait(SOON)
+    for name, one in ended.items():
+        assert one.error is None or name == "worker 2", (name, one.error, one.log)
+    assert len(ended["worker 0"].value["steps"]) == 150
+    assert 3 <= len(ended["worker 2 again"].value["steps"]) < 150
 
 
 class Alone:

@@ -341,3 +341,8 @@ def test_esync_cannot_come_or_go_while_a_run_goes_on(sync: str, to: str) -> None
     run, _, workers = running(sync=sync)
     run.say(workers[0], m.Change(to))
     assert "chosen when a run starts" in run.last(workers[0], m.Changed).error
+
+
+def test_nobody_can_join_an_all_reduce() -> None:
+    run, _, _ = running(sync="esync(steps=2, aggregate=all_reduce)")
+    assert "all-reduce is fixed" in run.last(run.come(m.WorkerHello(3, 1)), m.Failed).words

@@ -73,7 +73,9 @@ class Membership:
         self.job = job
         self.phase: Literal["gathering", "preparing", "running", "over"] = "gathering"
         self.models: list[str] = []  # by shard
-        self._replicas = _trains_replicas(parse(job.sync))
+        model = parse(job.sync)
+        self._replicas = _trains_replicas(model)
+        self._all_reduces = isinstance(model, ESync) and model.aggregate == "all_reduce"
         self._since = now
         self._peers: dict[int, Peer] = {}
         self._lives: dict[int, int] = {}  # the last incarnation of each worker
@@ -420,6 +422,8 @@ class Membership:
     def _wrong_worker(self, worker: int) -> str | None:
         if self.phase == "preparing":
             return f"worker {worker} comes while the run is being prepared; try again"
+        if self.phase == "running" and self._all_reduces:
+            return f"worker {worker} comes while the run goes on, but who adds up with an all-reduce is fixed"
         if worker < 0 or (worker >= self.job.workers and self.phase == "gathering"):
             return f"there is no worker {worker}; there are 0 to {self.job.workers - 1}"
         if worker in {peer.number for _, peer in self._of("worker")}:

@@ -92,6 +92,9 @@ class Session:
             self._before_leaving.append(dist.destroy_process_group)
         group = dist.group.WORLD
         assert group is not None
+        size = dist.get_world_size(group)
+        if size != self.world_size:
+            raise WrongRequest(f"the script's process group has {size} members, and the run {self.world_size} workers")
         return group
 
     @property
