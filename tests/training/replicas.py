@@ -1,4 +1,6 @@
-"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER.
+"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER [SOONER].
+
+Worker 1 does SOONER rounds less.
 
 Every worker has batches of its own, by the number of the local iteration. What the parameters are when each round
 begins is saved, and how many local iterations there were in it.
@@ -42,20 +44,25 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
-def main(rounds: int, inner: str, outer: str, folder: Path) -> None:
+def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int = 0) -> None:
     torch.set_num_threads(1)
     model = network()
     opt = paceline.Optimizer(INNER[inner](model), outer=nesterov(model) if outer == "nesterov" else None)
     begins, steps, iteration = [flat(model)], [0], 0
+    gradients: list[Tensor] = []
 
     def closure() -> Tensor:
         opt.zero_grad()
         found = loss(model, opt.rank, iteration)
         found.backward()  # type: ignore[no-untyped-call]
+        gradients[:] = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         return found
 
-    while opt.iteration < rounds:
+    while opt.iteration < rounds - sooner * opt.rank:
         opt.step(closure)
+        for p, gradient in zip(model.parameters(), gradients, strict=True):
+            assert p.grad is not None
+            assert torch.equal(p.grad, gradient), "a step leaves the script's gradients as they are"
         iteration += 1
         steps[-1] += 1
         if opt.synchronized:
@@ -65,4 +72,4 @@ def main(rounds: int, inner: str, outer: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]), *map(int, sys.argv[5:]))

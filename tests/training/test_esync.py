@@ -39,11 +39,12 @@ def ran(
     deterministic: bool = True,
     slow: tuple[str, ...] = (),
     rounds: int = ROUNDS,
+    sooner: int = 0,
 ) -> list[dict[str, Tensor]]:
     """What the two workers of a run have saved."""
     folder.mkdir()
     job = Job(workers=2, servers=2, sync=sync, deterministic=deterministic)
-    arguments = [str(rounds), inner, outer, str(folder)]
+    arguments = [str(rounds), inner, outer, str(folder), str(sooner)]
     with ScriptRun(job, SCRIPT, arguments, folder / "run", slow=[parse(text) for text in slow]) as run:
         list(run.updates())
     assert run.error is None, run.error
@@ -51,16 +52,20 @@ def ran(
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-def diloco(steps: int, inner: str, outer: str, rate: float = 1.0) -> Tensor:
-    """The same in one process, to the letter of DiLoCo's algorithm 1: the parameters when each round begins."""
+def diloco(steps: int, inner: str, outer: str, rate: float = 1.0, sooner: int = 0) -> Tensor:
+    """The same in one process, to the letter of DiLoCo's algorithm 1: the parameters when each round begins.
+
+    In the last rounds there is one worker only, if the other ends `sooner`.
+    """
     shared = replicas.network()
     step_outside = replicas.nesterov(shared) if outer == "nesterov" else torch.optim.SGD(shared.parameters(), lr=rate)
     copies = [replicas.network() for _ in range(2)]
     steps_inside = [replicas.INNER[inner](copy) for copy in copies]
     begins, iteration = [replicas.flat(shared)], 0
-    for _ in range(ROUNDS):
+    for round_ in range(ROUNDS):
+        there = 1 if round_ >= ROUNDS - sooner else 2
         changes: list[list[Tensor]] = []
-        for rank, (copy, step_inside) in enumerate(zip(copies, steps_inside, strict=True)):
+        for rank, (copy, step_inside) in enumerate(zip(copies[:there], steps_inside[:there], strict=True)):
             copy.load_state_dict(shared.state_dict())
             for nth in range(iteration, iteration + steps):
 
@@ -75,8 +80,8 @@ def diloco(steps: int, inner: str, outer: str, rate: float = 1.0) -> Tensor:
                 [p.detach() - q.detach() for p, q in zip(shared.parameters(), copy.parameters(), strict=True)]
             )
         iteration += steps
-        for p, first, second in zip(shared.parameters(), *changes, strict=True):
-            p.grad = (first + second) / 2
+        for p, *all_changes in zip(shared.parameters(), *changes, strict=True):
+            p.grad = sum(all_changes) / there
         step_outside.step()
         begins.append(replicas.flat(shared))
     return torch.stack(begins)
@@ -93,22 +98,25 @@ def test_with_one_local_step_it_is_bsp_to_the_bit(inner: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("sync", "inner", "outer"),
+    ("sync", "inner", "outer", "sooner"),
     [
-        ("esync(steps=3)", "adam", "nesterov"),
-        ("esync(steps=2, rate=0.5)", "lbfgs", "mean"),
-        ("esync(steps=1, rate=0.5)", "momentum", "mean"),
-        ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov"),
+        ("esync(steps=3)", "adam", "nesterov", 0),
+        ("esync(steps=2, rate=0.5)", "lbfgs", "mean", 0),
+        ("esync(steps=1, rate=0.5)", "momentum", "mean", 3),
+        ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov", 3),
     ],
 )
-def test_with_fixed_steps_it_is_diloco_to_the_bit(sync: str, inner: str, outer: str, tmp_path: Path) -> None:
+def test_with_fixed_steps_it_is_diloco_to_the_bit(
+    sync: str, inner: str, outer: str, sooner: int, tmp_path: Path
+) -> None:
     model = parse_model(sync)
     assert isinstance(model, ESync)
     assert model.steps is not None
-    expected = diloco(model.steps, inner, outer, model.rate)
-    for mine in ran(tmp_path / "run", sync, inner, outer):
-        assert mine["steps"].tolist() == [model.steps] * ROUNDS
-        assert torch.equal(mine["begins"], expected)
+    expected = diloco(model.steps, inner, outer, model.rate, sooner)
+    found = ran(tmp_path / "run", sync, inner, outer, sooner=sooner)
+    for mine, rounds in zip(found, (ROUNDS, ROUNDS - sooner), strict=True):
+        assert mine["steps"].tolist() == [model.steps] * rounds
+        assert torch.equal(mine["begins"], expected[: rounds + 1])
 
 
 @pytest.mark.parametrize("query", ["blocking", "nonblocking"])

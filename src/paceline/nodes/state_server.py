@@ -81,21 +81,17 @@ class StateServer:
             case m.Alive():
                 pass
             case m.Admit(member):
-                self._leave(member.worker)  # an earlier life of it
                 self._members[member.worker] = member
                 self._machine.handle(Joined(member.worker, member.incarnation), self._clock())
                 channel.send(m.encode(m.Admitted(member)))
             case m.Expel(member):
                 if self._members.get(member.worker) == member:
-                    self._leave(member.worker)
+                    del self._members[member.worker]
+                    self._machine.handle(Left(member.worker), self._clock())
             case m.Halt(kind, words) | m.Failed(kind, words):
                 self._end(error_of(kind, words) if kind is not None else None)
             case _:
                 self._end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
-
-    def _leave(self, worker: int) -> None:
-        self._members.pop(worker, None)
-        self._machine.handle(Left(worker), self._clock())
 
     def _coordinator_closed(self, _: Channel, error: WireError) -> None:
         self._end(PeerLost(f"the coordinator is gone: {error.why}"))
