@@ -224,6 +224,7 @@ def _print_models(described: list[dict[str, Any]]) -> None:
     console.print()
     for update, said in UPDATES.items():
         console.print(f"{update}: {said}")
+    console.print("b, tau_pull: of every model that does not plan; a worker starts without the last blocks, see docs")
     console.print("paceline models EXPR explains one, such as paceline models 'ssp(s=3)'")
 
 

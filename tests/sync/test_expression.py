@@ -26,7 +26,8 @@ seconds = st.floats(0, 1e6)
 MODEL_VALUES: st.SearchStrategy[Model] = st.one_of(
     st.builds(paceline.BSP, release=release),
     st.builds(paceline.ASP),
-    st.builds(paceline.SSP, s=whole | st.just(math.inf), release=release),
+    st.builds(paceline.ASP, b=st.floats(0.01, 1), tau_pull=seconds),
+    st.builds(paceline.SSP, s=whole | st.just(math.inf), release=release, b=st.floats(0.01, 1), tau_pull=seconds),
     st.tuples(whole, whole, release).map(lambda t: paceline.DSPS(min(t[:2]), max(t[:2]), release=t[2])),
     st.tuples(whole, whole, release).map(lambda t: paceline.DSSP(min(t[:2]), max(t[:2]), release=t[2])),
     st.builds(paceline.DropStragglers, n_t=count, release=release),
@@ -88,6 +89,8 @@ def test_the_same_value_in_json_and_toml(model: Model) -> None:
         ("elastic_bsp", paceline.ElasticBSP()),
         ("psp(28, 0.9)", paceline.PSP(c=28, b=0.9)),
         ("psp(4, 1.0, 0, 0)", paceline.PSP(c=4)),
+        ("ssp(s=3, b=0.9, tau_pull=0.01)", paceline.SSP(s=3, b=0.9, tau_pull=0.01)),
+        ("ssp(3, soft, b=9/10)", paceline.SSP(s=3, release="soft", b=0.9)),
     ],
 )
 def test_expressions_as_people_write_them(expression: str, model: Model) -> None:
@@ -121,6 +124,10 @@ def test_expressions_as_people_write_them(expression: str, model: Model) -> None
         ("psp(c=3, b=0)", ["b=0", "above 0"]),
         ("psp(c=3, tau_push=-1)", ["tau_push=-1"]),
         ("psp(c=3, tau_push=inf)", ["tau_push=inf"]),
+        ("bsp(b=1.5)", ["b=1.5", "above 0, up to 1"]),
+        ("asp(0.9)", ["at most 0", "asp"]),
+        ("elastic_bsp(b=0.9)", ["b=0.9 is not allowed", "waits for all blocks"]),
+        ("esync(b=0.5)", ["b=0.5 is not allowed"]),
         ("elastic_bsp(R=0)", ["R=0"]),
         ("elastic_bsp(planner=zip)", ["planner=zip", "zipline"]),
         ("esync(max_steps=0)", ["max_steps=0"]),
@@ -207,6 +214,7 @@ def test_a_users_own_model_is_found_by_its_import_path(tmp_path: Path, monkeypat
     model = parse("my_models:EveryOther(k=3)")
     assert str(model) == "my_models:EveryOther(k=3)"
     assert parse(to_table(model)) == model
+    assert str(parse("my_models:EveryOther(3, b=0.9)")) == "my_models:EveryOther(k=3, b=0.9)"
     shard = Shard(model, 2)
     assert shard.model == model
     with pytest.raises(ModelError, match="k=0"):

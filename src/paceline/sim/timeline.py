@@ -34,7 +34,6 @@ from paceline.sync import (
 from paceline.sync.invariants import Watch, nothing_waits_in_vain
 from paceline.sync.local_steps import Action, Answered, Contribute, LocalSteps, Query, RoundBegan, Step, StepDone
 from paceline.sync.models.esync import ESync
-from paceline.sync.models.psp import PSP
 from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.state_server import Began, Queried, StateServer
 from paceline.sync.worker import Worker
@@ -228,11 +227,10 @@ class Node:
 
     def __init__(self, simulation: Simulation, worker: int) -> None:
         model = simulation.model
-        b, tau = (model.b, model.tau_pull) if isinstance(model, PSP) else (1.0, 0.0)
         self.simulation = simulation
         self.learning = simulation.learning
         self.worker = worker
-        self.machine = Worker(worker, simulation.shards, b=b, tau=tau)
+        self.machine = Worker(worker, simulation.shards, b=model.b, tau=model.tau_pull)
         self.record = Recorder(worker)
 
     def begin(self) -> None:

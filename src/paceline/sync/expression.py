@@ -1,7 +1,8 @@
 """Models as text and data: `pssp(s=3, c=0.5)`, and `{"model": "pssp", "s": 3, "c": 0.5}` in TOML and JSON.
 
 Parameters may go without their names, in the order of the model's fields: `ssp(3)`. A user's own model is named by its
-import path, `my_package.my_module:MyModel(s=3)`; it is imported here, never sent.
+import path, `my_package.my_module:MyModel(s=3)`; it is imported here, never sent. What every model has goes by its name
+only: `ssp(3, b=0.9)`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msgspec import NODEFAULT
 
 from paceline.sync import models
 from paceline.sync.errors import ModelError
-from paceline.sync.models.base import Model, parameters, show
+from paceline.sync.models.base import Model, parameters, show, unnamed
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
@@ -56,8 +57,8 @@ def to_table(model: Model) -> dict[str, Any]:
 
 
 def signature(model: type[Model]) -> str:
-    """How to write a model, such as `ssp(s, release=lazy)`."""
-    known = parameters(model)
+    """How to write a model, such as `ssp(s, release=lazy)`; without what every model has."""
+    known = [parameter for parameter in parameters(model) if parameter.name in unnamed(model)]
     given = [p.name if p.default is NODEFAULT else f"{p.name}={show(p.default)}" for p in known]
     return f"{model.label()}({', '.join(given)})" if given else model.label()
 
@@ -136,9 +137,12 @@ def _literal(model: type[Model], node: ast.expr) -> Any:
 
 def _make(model: type[Model], positional: list[Any], named: dict[str, Any]) -> Model:
     known = {parameter.name: parameter for parameter in parameters(model)}
-    if len(positional) > len(known):
-        raise ModelError(f"{model.label()} takes at most {len(known)} parameters: {signature(model)}")
-    values = dict(zip(known, positional, strict=False))
+    places = unnamed(model)
+    if len(positional) > len(places):
+        raise ModelError(
+            f"{model.label()} takes at most {len(places)} parameters without their names: {signature(model)}"
+        )
+    values = dict(zip(places, positional, strict=False))
     for name, value in named.items():
         if name not in known:
             raise ModelError(

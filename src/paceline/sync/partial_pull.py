@@ -53,10 +53,8 @@ class PartialPull:
     """A worker's wait for its blocks: events in, commands out, as with a shard."""
 
     def __init__(self, blocks: int, b: float = 1.0, tau: float = 0.0) -> None:
-        if blocks < 1 or not 0 < b <= 1 or tau < 0:
-            raise EventError(f"{blocks} blocks, b={b}, tau={tau}: needs a block, 0 < b <= 1 and tau >= 0")
-        self.needed = max(1, ceil(b * blocks - 1e-9))  # 0.28 * 25 is 7 blocks, not 7.000000000000001
-        self.tau = tau
+        self._from_next = _checked(blocks, b, tau)
+        self.needed, self.tau = self._from_next
         self._newest = [-1] * blocks  # what has come
         self._taken = [-1] * blocks  # what is in place
         self._wanted: int | None = None  # None while the worker computes
@@ -68,12 +66,26 @@ class PartialPull:
     def waiting(self) -> bool:
         return self._wanted is not None
 
+    @property
+    def waits_for_all(self) -> bool:
+        """Is there a wait that only the last block can end?"""
+        return self.waiting and self.needed == len(self._newest)
+
+    def newest(self, block: int) -> int:
+        """How new the newest is that has come of this block; -1 if none has."""
+        return self._newest[block]
+
+    def change(self, b: float, tau: float) -> None:
+        """Wait for this share from the next time on that the worker asks; a wait under way ends as it began."""
+        self._from_next = _checked(len(self._newest), b, tau)
+
     def handle(self, event: Asked | Arrived | TimerFired, now: float) -> list[Start | SetPullTimer]:
         match event:
             case Asked(iteration):
                 if self._wanted is not None:
                     raise EventError(f"iteration {iteration} asks while iteration {self._wanted - 1} still waits")
                 self._wanted = iteration + 1
+                self.needed, self.tau = self._from_next
                 self._fresh = sum(newest > iteration for newest in self._newest)
                 self._deadline = None
             case Arrived(block, onward):
@@ -114,3 +126,10 @@ class PartialPull:
 
     def _missing(self, wanted: int) -> tuple[int, ...]:
         return tuple(block for block, newest in enumerate(self._newest) if newest < wanted)
+
+
+def _checked(blocks: int, b: float, tau: float) -> tuple[int, float]:
+    """How many blocks the share `b` is, and `tau`."""
+    if blocks < 1 or not 0 < b <= 1 or tau < 0:
+        raise EventError(f"{blocks} blocks, b={b}, tau={tau}: needs a block, 0 < b <= 1 and tau >= 0")
+    return max(1, ceil(b * blocks - 1e-9)), tau  # 0.28 * 25 is 7 blocks, not 7.000000000000001

@@ -5,7 +5,9 @@
     enough grants    computes the iteration that they say is next
 
 It repeats the stop that the first shard told it on every message, so that the others learn of ElasticBSP's plan. How
-many grants are enough is up to `PartialPull`: all of them, unless the user lets it start with fewer.
+many grants are enough is up to `PartialPull`: all of them, unless the user lets it start with fewer. Where shards are
+under different models, the one that wants most is heard. So before a worker starts without a block, the newest grant of
+every shard has said that it may.
 """
 
 from __future__ import annotations
@@ -27,10 +29,25 @@ class Worker:
         self._shards = shards
         self._stop: Stop | None = None
         self._pulling = PartialPull(shards, b, tau)
+        self._shares = [(b, tau)] * shards  # by shard: what its model lets the worker start with
 
     @property
     def waiting(self) -> bool:
         return self._pulling.waiting
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Is there a wait that only the last block can end?"""
+        return self._pulling.waits_for_all
+
+    def is_new(self, shard: int, onward: int) -> bool:
+        """Is a block of this age newer than all that have come of its shard?"""
+        return onward > self._pulling.newest(shard)
+
+    def told(self, shard: int, b: float, tau: float) -> None:
+        """What the model of a shard lets the worker start with, from the next pull on."""
+        self._shares[shard] = b, tau
+        self._pulling.change(*max(self._shares))
 
     def begin(self, now: float) -> list[Message]:
         """Ask for the first parameters."""

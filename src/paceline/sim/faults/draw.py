@@ -12,7 +12,6 @@ from random import Random
 from msgspec import Struct
 
 from paceline.sync import MODELS, Model, parse
-from paceline.sync.models.psp import PSP
 
 FAULTS = 28, 34  # how many are drawn for a run, at least and at most
 DETECTED = 1.5, 4.0  # after how many seconds the coordinator takes a silent worker for dead
@@ -194,7 +193,7 @@ def draw(seed: int, sync: Model | str | None = None) -> Plan:
         models = (first, *(random.choice(FREE if split else _local()) for _ in range(shards - 1)))
     b, tau = random.choice((0.3, 0.5) if split else (0.3, 0.5, 0.7)), random.choice((0.0, 0.5, 2.0))
     if not partial:
-        b, tau = (model.b, model.tau_pull) if isinstance(model, PSP) else (1.0, 0.0)
+        b, tau = model.b, model.tau_pull
     return Plan(
         seed=seed,
         models=models,

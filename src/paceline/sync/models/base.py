@@ -59,16 +59,24 @@ class Parameter(Struct, frozen=True):
     default: Any  # NODEFAULT where it must be given
 
 
-class Model(Struct, frozen=True):
-    """The base of every synchronization model."""
+class Model(Struct, frozen=True, kw_only=True):
+    """The base of every synchronization model.
+
+    Every model can be combined with partial pulling: a worker starts `tau_pull` seconds after the share `b` of its
+    blocks has come, or as soon as all have.
+    """
 
     name: ClassVar[str] = ""  # in expressions; a model that is not registered goes by its import path
     examples: ClassVar[tuple[str, ...]] = ()  # expressions to show, and to test it with
+    order: ClassVar[tuple[str, ...]] = ()  # of parameters without their names, if not that of the model's own fields
     update: ClassVar[UpdateRule] = "immediate"  # how its gradients reach the parameters, unless the user says otherwise
     jumps: ClassVar[bool] = False  # does a grant take a worker that fell behind to the open round?
     intervals: ClassVar[int] = 0  # how many recent intervals of each worker it wants to see
     everywhere: ClassVar[bool] = False  # must all shards be under it, or none?
     supersteps: ClassVar[bool] = False  # does it close supersteps, of any length for each worker, instead of rounds?
+
+    b: Share = 1.0
+    tau_pull: Seconds = 0.0
 
     def __post_init__(self) -> None:
         for parameter in parameters(type(self)):
@@ -78,6 +86,11 @@ class Model(Struct, frozen=True):
                     f"{self.label()}: {parameter.name}={show(value)} is not allowed; "
                     f"{parameter.name} is {parameter.words}"
                 )
+        if self.everywhere and self.b < 1:
+            raise ModelError(
+                f"{self.label()}: b={show(self.b)} is not allowed; under it shards tell workers more than values, "
+                "so a worker waits for all blocks, and b is 1"
+            )
         complaint = self.check()
         if complaint:
             raise ModelError(f"{self.label()}: {complaint}")
@@ -168,11 +181,17 @@ class Holding(Model, frozen=True, kw_only=True):
         return pull.iteration if self.release == "lazy" else view.clock
 
 
+def unnamed(model: type[Model]) -> tuple[str, ...]:
+    """The parameters that an expression may give without their names, in this order."""
+    return model.order or tuple(name for name in model.__struct_fields__ if name not in Model.__struct_fields__)
+
+
 @cache
 def parameters(model: type[Model]) -> list[Parameter]:
-    """A model's parameters, in the order in which an expression may give them without names."""
-    hints = get_type_hints(model, include_extras=True)
-    return [_parameter(field.name, hints[field.name], field.default) for field in fields(model)]
+    """A model's parameters; first those that an expression may give without their names."""
+    hints, known = get_type_hints(model, include_extras=True), {field.name: field for field in fields(model)}
+    names = dict.fromkeys([*unnamed(model), *known])
+    return [_parameter(name, hints[name], known[name].default) for name in names]
 
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:
@@ -191,4 +210,4 @@ def show(value: object) -> str:
     return value if isinstance(value, str) else "none" if value is None else repr(value)
 
 
-__all__ = ["NODEFAULT", "Model", "Parameter", "Release", "UpdateRule", "parameters", "show"]
+__all__ = ["NODEFAULT", "Model", "Parameter", "Release", "UpdateRule", "parameters", "show", "unnamed"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from paceline.sync.models.base import Count, Model, Seconds, Share, UpdateRule
+from paceline.sync.models.base import Count, Model, Seconds, UpdateRule
 
 if TYPE_CHECKING:
     from paceline.sync.events import Pulled, Pushed
@@ -28,7 +28,7 @@ class Round:
         self.deadline: float | None = None
 
 
-class PSP(Model, frozen=True):
+class PSP(Model, frozen=True, kw_only=True):
     """A round needs `c` gradients, a worker the share `b` of the blocks; timeouts let either take a few more."""
 
     name: ClassVar[str] = "psp"
@@ -40,11 +40,10 @@ class PSP(Model, frozen=True):
     )
     update: ClassVar[UpdateRule] = "round"
     jumps: ClassVar[bool] = True
+    order: ClassVar[tuple[str, ...]] = ("c", "b", "tau_push", "tau_pull", "scaling")
 
     c: Count
-    b: Share = 1.0
     tau_push: Seconds = 0.0
-    tau_pull: Seconds = 0.0
     scaling: Literal["linear", "mean"] = "linear"
 
     def memory(self, view: View) -> Round:
