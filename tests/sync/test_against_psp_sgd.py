@@ -250,6 +250,48 @@ def test_a_timer_that_fires_early_is_set_again() -> None:
     assert start == Start(0, (0,), (1,), "timeout")
 
 
+@given(
+    blocks=st.integers(1, 5),
+    story=st.lists(
+        st.one_of(
+            st.tuples(st.just("arrived"), st.integers(0, 4), st.integers(-2, 1)),
+            st.tuples(st.just("change"), st.integers(1, 100), st.sampled_from([0.0, 2.0])),
+            st.tuples(st.just("fire"), st.just(0), st.just(0)),
+        ),
+        max_size=80,
+    ),
+)
+@settings(max_examples=500, deadline=None)
+def test_a_new_share_is_in_force_from_the_next_time_on_that_the_worker_asks(
+    blocks: int, story: list[tuple[str, int, float]]
+) -> None:
+    """Beside a list of all that came: it starts exactly when the share that was in force as it asked says so."""
+    pull, now, wanted, told = PartialPull(blocks), 0.0, 0, (100, 0.0)
+    (percent, tau), newest, enough_since, starts = told, [-1] * blocks, None, pull.handle(Asked(-1), 0.0)
+    assert starts == []
+    for what, first, second in story:
+        now += 1.0
+        commands: list[Start | SetPullTimer] = []
+        if what == "change":
+            told = first, second
+            pull.change(first / 100, second)
+        elif what == "fire":
+            commands = pull.handle(TimerFired(pull._timer), now)
+        else:
+            newest[first % blocks] = max(newest[first % blocks], wanted + int(second))
+            commands = pull.handle(Arrived(first % blocks, wanted + int(second)), now)
+        fresh = sum(age >= wanted for age in newest)
+        enough = 100 * fresh >= percent * blocks and fresh > 0
+        enough_since = (now if enough_since is None else enough_since) if enough else None
+        due = enough_since is not None and now >= enough_since + tau and (what != "change")
+        expected = (fresh == blocks and what == "arrived") or due
+        assert [type(command) for command in commands if isinstance(command, Start)] == [Start] * expected
+        if not pull.waiting:  # it computes no time
+            wanted = max(newest) + 1
+            (percent, tau), enough_since = told, None
+            assert pull.handle(Asked(wanted - 1), now) == []
+
+
 @given(st.integers(1, 40), st.floats(0, 0.01, exclude_min=True))
 @settings(max_examples=100, deadline=None)
 def test_however_small_the_share_a_worker_does_not_start_before_a_block_has_come(blocks: int, b: float) -> None:
