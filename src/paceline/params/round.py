@@ -32,8 +32,12 @@ class Round:
         self._averaged = False
 
     def remember(self, worker: int, gradient: Row) -> bool:
-        """Take a gradient that stays where it is for now. False if it is too late, or this worker's is here already."""
-        if self._averaged or worker in self._seen:
+        """Take a gradient that stays where it is for now. False if it is too late, or this worker's is here already.
+
+        Unless they are summed in order, a worker may have more than one in a round, one after another: under `psp` it
+        need not wait for a shard that is behind.
+        """
+        if self._averaged or worker in (self._seen if self._ordered else self.pending):
             return False
         self._seen.add(worker)
         self.pending[worker] = gradient

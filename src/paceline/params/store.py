@@ -10,7 +10,6 @@ live from then on. So a reader never sees a mix of two versions, and nothing wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -189,23 +188,26 @@ class Store:
         round: int,  # noqa: A002
         *,
         progress: int,
-        scaling: Literal["mean", "linear"] = "mean",
+        of: int | None = None,
         norms: Norms | None = None,
         rates: Sequence[float] | None = None,
     ) -> Closed:
-        """Sum what is left of a round and step once with the mean; `linear` multiplies the rate with their number."""
+        """Sum what is left of a round and step once with the mean.
+
+        With linear scaling, `of` is how many gradients make a whole step; fewer have that share of the rate.
+        """
         if round not in self._rounds:
             return Closed(0)
         target = self._writable()
         gathered = self._rounds[round]
-        rate = len(gathered.pending) if scaling == "linear" else 1.0
+        rate = len(gathered.pending) / of if of else 1.0
         rows = gathered.unsummed
         if rows and self._update_at_once(target, rows, gathered.scale, progress=progress, rate=rate, rates=rates):
             gathered.applied()
         else:
             gathered.finish()
         if gathered.sum is not None and not gathered.overflowed:
-            rate = gathered.summed if scaling == "linear" else 1.0
+            rate = gathered.summed / of if of else 1.0
             self._update(
                 target,
                 gathered.sum,
