@@ -43,10 +43,15 @@ def run(
     arguments: dict[str, Any] | None = None,
     *,
     traces: Path | None = None,
+    servers: dict[int, dict[str, Any]] | None = None,
 ) -> list[Any]:
-    """What the workers' programs return, by number. Raises the first error of any node."""
+    """What the workers' programs return, by number. Raises the first error of any node.
+
+    `servers` are more arguments of single servers; on the in-memory wire only.
+    """
     if wire == "memory":
-        return _on_threads(job, program, arguments or {}, traces)
+        return _on_threads(job, program, arguments or {}, traces, servers or {})
+    assert servers is None
     name = f"{program.__module__}:{program.__qualname__}"
     with LocalCluster(job, name, arguments, wire=wire, traces=traces) as cluster:  # type: ignore[arg-type]
         ended = cluster.wait(LONGEST)
@@ -56,7 +61,13 @@ def run(
         return [ended[f"worker {number}"].value for number in range(job.workers)]
 
 
-def _on_threads(job: Job, program: Callable[[Any], Any], arguments: dict[str, Any], traces: Path | None) -> list[Any]:
+def _on_threads(
+    job: Job,
+    program: Callable[[Any], Any],
+    arguments: dict[str, Any],
+    traces: Path | None,
+    servers: dict[int, dict[str, Any]],
+) -> list[Any]:
     network = MemoryNetwork()
     coordinator = Coordinator(job, network)
     address = coordinator.start()
@@ -74,7 +85,8 @@ def _on_threads(job: Job, program: Callable[[Any], Any], arguments: dict[str, An
         return Thread(target=body, name=name, daemon=True)
 
     def serve(number: int) -> None:
-        server = Server(job, number, network, trace=traces and traces / f"server-{number}.trace")
+        trace = traces and traces / f"server-{number}.trace"
+        server = Server(job, number, network, trace=trace, **servers.get(number, {}))
         try:
             server.run(address)
         finally:

@@ -62,6 +62,16 @@ def test_bsp_gives_the_bits_of_a_single_process(wire: str, name: str, servers: i
         assert result["hashes"] == expected
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_psp_that_waits_for_everyone_and_everything_gives_the_bits_of_bsp(name: str) -> None:
+    """Its linear scaling, too: with all gradients in it, a round has the whole rate."""
+    optimizer, make = OPTIMIZERS[name]
+    job = Job(workers=3, servers=3, sync="psp(c=3, b=1.0)", optimizer=optimizer, deterministic=True)
+    expected = alone(make, 3)
+    for result in run("memory", job, programs.train, {"steps": STEPS}):
+        assert result["hashes"] == expected
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_bsp_equals_training_on_the_joined_batch(wire: str) -> None:
     optimizer, make = OPTIMIZERS["momentum"]

@@ -15,8 +15,9 @@ from msgspec import Struct
 from paceline.nodes.errors import WrongRequest
 from paceline.params import Optimizer
 from paceline.sync import parse
-from paceline.sync.models.base import UpdateRule
+from paceline.sync.models.base import Model, UpdateRule
 from paceline.sync.models.esync import ESync
+from paceline.sync.models.psp import PSP
 from paceline.wire import MemoryNetwork, SocketNetwork
 
 Network = SocketNetwork | MemoryNetwork
@@ -51,7 +52,7 @@ class Job(Struct, frozen=True, kw_only=True):
             if not 0 < getattr(self, name) < float("inf"):
                 raise WrongRequest(f"{name} is {getattr(self, name)}; it is a number of seconds above 0")
         model = parse(self.sync)
-        if self.deterministic and not waits_for_its_round(model, self.update):
+        if self.deterministic and not waits_for_its_round(model, self.update, self.workers):
             raise WrongRequest(
                 f"deterministic sums need a model whose workers wait for their own round, as bsp does, not {self.sync}"
             )
@@ -66,6 +67,10 @@ class Job(Struct, frozen=True, kw_only=True):
         return blake2b(msgspec.msgpack.encode(self), digest_size=16).hexdigest()
 
 
-def waits_for_its_round(model: object, update: UpdateRule | None) -> bool:
-    """Does every gradient of a round stay where it is until the round closes, so that they can be summed in order?"""
-    return getattr(model, "name", "") in ("bsp", "esync") and update in (None, "round")
+def waits_for_its_round(model: Model, update: UpdateRule | None, workers: int) -> bool:
+    """Does every gradient of a round stay where it is until the round closes, so that they can be summed in order?
+
+    And does the round have those of all workers, so that nobody's luck decides whose?
+    """
+    everyone = model.name in ("bsp", "esync") or (isinstance(model, PSP) and model.c >= workers)
+    return everyone and model.b == 1 and update in (None, "round")

@@ -369,7 +369,7 @@ class Membership:
             return str(error)
         if _trains_replicas(model) or self._replicas:
             return "workers of esync train replicas of their own; it is chosen when a run starts and cannot be changed"
-        if self.job.deterministic and not waits_for_its_round(model, self.job.update):
+        if self.job.deterministic and not waits_for_its_round(model, self.job.update, self.job.workers):
             return f"the run is deterministic; {change.sync} sums in no fixed order"
         if change.shard is not None and len(self._places) > 1:
             for name in (change.sync, self.models[change.shard]):

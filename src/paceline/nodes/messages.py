@@ -250,7 +250,8 @@ class Parameters(Message, frozen=True):
     """A granted pull, with one version of the shard's values as payload.
 
     `weigh` asks the worker to measure the significance of its next gradient. `held_for` names for whom it was held.
-    `origin` is how many iterations there were before this run.
+    `origin` is how many iterations there were before this run. `pull` has the share of blocks that the worker may start
+    with from its next pull on, and for how many seconds it then waits for more; None: it waits for all.
     """
 
     shard: int
@@ -262,6 +263,7 @@ class Parameters(Message, frozen=True):
     weigh: bool = False
     held_for: tuple[int, ...] = ()
     origin: int = 0
+    pull: tuple[float, float] | None = None
 
 
 class Save(Message, frozen=True):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from paceline import params
+from paceline.nodes.aside import Aside
 from paceline.nodes.errors import WrongModel, WrongRequest
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.messages import Place
@@ -24,7 +25,8 @@ class Replica:
     """`gradients` is flat, in memory that the wire sends from. `parts` has the parameters of each shard.
 
     With `in_place` a part is the server's own memory where the wire can do that, which saves a copy. It is to be read
-    only, until it is given back. Otherwise the parts are those of one flat tensor of our own.
+    only, until it is given back. Otherwise the parts are those of one flat tensor of our own. `aside` has what has come
+    and may not be put there yet.
     """
 
     def __init__(self, space: Space, dtype: torch.dtype, *, in_place: bool) -> None:
@@ -33,6 +35,7 @@ class Replica:
         self.segment = Segment(space.size * dtype.itemsize)
         self.gradients: Tensor = tensor_over(self.segment.view, dtype)
         self.parts: list[Tensor] = []
+        self.aside = Aside([], dtype)
         self._flat = torch.zeros(space.size, dtype=dtype)
         self._in_place = in_place
         self._lent: dict[int, Incoming] = {}  # by shard, what is read in place
@@ -48,6 +51,7 @@ class Replica:
         self._views = [own.numpy().view(np.uint8).data for own in self._own]
         self._cut = [_cut(place, self.space) for place in places]
         self.parts = list(self._own)
+        self.aside = Aside([view.nbytes for view in self._views], self.dtype)
 
     @property
     def parameters(self) -> Tensor:
@@ -66,20 +70,39 @@ class Replica:
             raise FrameError("", f"{size} bytes came for shard {shard}; there are {len(self._views)}, of other sizes")
         return self._views[shard]
 
-    def take(self, shard: int, incoming: Incoming) -> None:
-        """The parameters of a shard have come: to where they should land, or in the server's own memory."""
+    def take(self, shard: int, incoming: Incoming, *, lasting: bool = False) -> None:
+        """The parameters of a shard have come: to where they should land, or in the server's own memory.
+
+        Where they must outlast being given back, they are copied.
+        """
         self.give_back([shard])
+        self.aside.forget(shard)
         own, payload = self._own[shard], incoming.payload
         self.parts[shard] = own
         if payload is not None and payload is not self._views[shard]:
             self.landing(shard, payload.nbytes)
             there = tensor_over(payload, self.dtype)
-            if self._in_place:
+            if self._in_place and not lasting:
                 self.parts[shard] = there
                 self._lent[shard] = incoming
                 return
             own.copy_(there)
         incoming.release()
+
+    def set_aside(self, shard: int, incoming: Incoming, version: int) -> None:
+        """The parameters of a shard have come and are newer than all before, but may not be put in place yet."""
+        assert incoming.payload is not None
+        self.landing(shard, incoming.payload.nbytes)
+        self.aside.keep(shard, incoming.payload, version)
+        incoming.release()
+
+    def put_in_place(self, shard: int) -> int | None:
+        """What was set aside of a shard may be used now. Returns its version, if there is such a thing."""
+        version = self.aside.put(shard, self._own[shard])
+        if version is not None:
+            self.give_back([shard])
+            self.parts[shard] = self._own[shard]
+        return version
 
     def give_back(self, shards: Iterable[int]) -> None:
         """What was read in place is not read any more."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -276,12 +276,13 @@ class ShardHost:
         self._tell_outcome(gradient, taken)
 
     def _advance(self, advance: Advance, _: Gradient | None) -> None:
-        scaling: Literal["mean", "linear"] = getattr(self.machine.model, "scaling", "mean")
+        linear = getattr(self.machine.model, "scaling", "mean") == "linear"
+        of = max(self.machine.view.live, 1) if linear else None
         for round_ in sorted(round_ for round_ in self._gathered if round_ < advance.to):
             norms = None if self._exchange is None else self._exchange.total(round_)
             gradients = self._gathered.pop(round_)
             rates = min(gradients, key=lambda gradient: gradient.key).push.rates
-            closed = self.store.close(round_, progress=self._origin + round_, scaling=scaling, norms=norms, rates=rates)
+            closed = self.store.close(round_, progress=self._origin + round_, of=of, norms=norms, rates=rates)
             for gradient in gradients:
                 gradient.line.gathered.pop(round_, None)
                 gradient.free()
@@ -295,8 +296,7 @@ class ShardHost:
             return
         if line.gathered:
             self._absorb(line)
-        buffer = self.store.lend()
-        weigh = self.machine.model.weighs
+        model = self.machine.model
         held_for = self._held_for.pop(grant.worker, ())
         parameters = m.Parameters(
             self.place.shard,
@@ -305,16 +305,18 @@ class ShardHost:
             grant.clock,
             grant.next,
             grant.stop,
-            weigh,
+            model.weighs,
             held_for,
             self._origin,
+            (model.b, model.tau_pull) if model.b < 1 else None,
         )
-        answer = partial(line.send, parameters, self.segments[buffer].view, lambda: self._read(buffer))
         delay = self._late() if self._late is not None else 0.0
-        if delay > 0:
-            self._call_at(self._clock() + delay, answer)
-        else:
-            answer()
+        if delay > 0:  # a copy, because only this answer is to be late: a buffer lent for so long would stop updates
+            copied = memoryview(bytearray(self.store.values.numpy().view(np.uint8).data))
+            self._call_at(self._clock() + delay, partial(line.send, parameters, copied))
+            return
+        buffer = self.store.lend()
+        line.send(parameters, self.segments[buffer].view, lambda: self._read(buffer))
 
     def _read(self, buffer: int) -> None:
         """A pull has been sent, and its buffer may be written into once nobody else reads it."""

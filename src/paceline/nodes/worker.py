@@ -33,7 +33,7 @@ from paceline.nodes.replica import Replica, Values
 from paceline.nodes.snapshot import Snapshot, Taking
 from paceline.params import Optimizer, Space
 from paceline.sync import Grant, Pulled, Reason
-from paceline.sync.partial_pull import Start
+from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.worker import Worker as Machine
 from paceline.wire import (
     Address,
@@ -70,6 +70,9 @@ class Handle:
 
     def _arrived(self, shard: int) -> None:
         self._missing.discard(shard)
+
+    def _over(self) -> None:
+        self._missing.clear()
 
 
 class Worker:
@@ -127,6 +130,7 @@ class Worker:
         self._sending = 0  # how many shards have not taken what was last sent
         self._pushes: dict[tuple[int, int], Handle] = {}  # by shard and iteration
         self._pull: Handle | None = None
+        self._owed = 0  # how many blocks were asked for and have not come, in this wait or an earlier one
         self._next: Start | None = None  # what the machine has decided to go on with
         self._failure: NodeError | None = None
         self._running = False
@@ -182,6 +186,7 @@ class Worker:
         if begin.initial:
             self._hand_over(initial if isinstance(initial, Snapshot) else Snapshot(initial))
         self._pull = Handle(self, "the first parameters", range(len(self.places)))
+        self._owed = len(self.places)
         for shard, pull in self._machine.begin(self._clock()):
             self._send(self.places[shard], m.Pull(shard, pull.iteration))
         self._go_on()
@@ -225,7 +230,10 @@ class Worker:
         return handle
 
     def pull(self) -> Handle:
-        """Ask for the parameters to go on from. They are written to `self.parameters` as they come."""
+        """Ask for the parameters to go on from. They are written to `self.parameters` as they come.
+
+        The handle is done when enough have come to go on: all, unless the model lets workers start with fewer.
+        """
         with self._pump.mine():
             handle = self._send_pull()
         self._pump.leave()
@@ -238,7 +246,9 @@ class Worker:
                 if self.job.barrier:
                     self._meet()
                 self._send_pull()
-            return self._go_on()
+            iteration = self._go_on()
+        self._leave_late_blocks()
+        return iteration
 
     def step(self, gradients: Values | None = None) -> int:
         """A push and a clock, with one message to each shard instead of two."""
@@ -249,7 +259,9 @@ class Worker:
             self._prepare(gradients)
             self._push(range(len(self.places)), answer=False, pull=True)
             self._ask()
-            return self._go_on()
+            iteration = self._go_on()
+        self._leave_late_blocks()
+        return iteration
 
     def wait(self, until: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Until that holds. Raises what has ended the run, or WaitedTooLong after the timeout."""
@@ -303,8 +315,8 @@ class Worker:
 
     def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
         self.received += 0 if incoming.payload is None else incoming.payload.nbytes
-        self._replica.take(message.shard, incoming)
-        self.versions[message.shard] = message.version
+        self._owed -= 1
+        self._take(message, incoming)
         self._origin = message.origin
         self.held_for.update(message.held_for)
         self._weigh = message.weigh
@@ -320,9 +332,24 @@ class Worker:
             self.incarnation,
         )
         decisions = self._machine.granted(message.shard, grant, self._clock())
-        if self._pull is not None:
-            self._pull._arrived(message.shard)
         self._decided(decisions)
+
+    def _take(self, message: m.Parameters, incoming: Incoming) -> None:
+        """Put a block in place, or keep it until the next start; one that is older than what has come is of no use."""
+        shard, new = message.shard, self._machine.is_new(message.shard, message.next)
+        if not new:
+            incoming.release()
+            return
+        if self._must_wait(message) or self._replica.aside.landed(shard, incoming.payload):
+            self._replica.set_aside(shard, incoming, message.version)
+        else:
+            self._replica.take(shard, incoming, lasting=message.pull is not None)
+            self.versions[shard] = message.version
+        self._machine.told(shard, *(message.pull or (1.0, 0.0)))
+
+    def _must_wait(self, message: m.Parameters) -> bool:
+        """Would a block change what the worker computes with, or may go on to compute with before it is complete?"""
+        return not (self._machine.waits_for_all and self._machine.is_new(message.shard, message.next))
 
     def _answered(self, answer: m.Answer) -> None:
         self.dropped += answer.outcome == "dropped"
@@ -342,11 +369,12 @@ class Worker:
             handle._arrived(shard)
 
     def _landing(self, header: bytes, size: int) -> memoryview:
-        """Parameters that come over a socket land where they belong."""
+        """Parameters that come over a socket land where they belong, or aside while they have to wait."""
         message = m.decode(header)
         if not isinstance(message, m.Parameters):
             raise FrameError("", f"a {type(message).__name__} came with {size} bytes")
-        return self._replica.landing(message.shard, size)
+        there = self._replica.landing(message.shard, size)
+        return self._replica.aside.landing(message.shard) if self._must_wait(message) else there
 
     def _closed(self, server: int, _: Channel, error: WireError) -> None:
         if self._failure is None:
@@ -384,6 +412,7 @@ class Worker:
         if self._pull is not None:
             raise WrongRequest(f"iteration {self.iteration} has asked already; clock() waits for the answer")
         self._pull = Handle(self, f"the pull of iteration {self.iteration}", range(len(self.places)))
+        self._owed += len(self.places)
         pull, decisions = self._machine.pull(self._clock())
         self._decided(decisions)
         return pull
@@ -427,14 +456,35 @@ class Worker:
         self._sending -= 1
 
     def _go_on(self) -> int:
-        self._wait(lambda: self._next is not None, None, f"the parameters after iteration {self.iteration}")
+        self._wait(self._can_go_on, None, f"the parameters after iteration {self.iteration}")
         self._next = self._pull = None
         return self.iteration
 
-    def _decided(self, decisions: Iterable[object]) -> None:
+    def _can_go_on(self) -> bool:
+        """Who goes on without an answer of all shards still has to know that all have taken the gradient."""
+        return self._next is not None and not (self._owed and self._sending)
+
+    def _leave_late_blocks(self) -> None:
+        """Blocks that are still to come are taken from the wire behind the caller's back: servers wait for readers."""
+        if self._owed:
+            self._pump.leave()
+
+    def _decided(self, decisions: Iterable[Start | SetPullTimer]) -> None:
         for decision in decisions:
-            if isinstance(decision, Start):
-                self._next = decision
+            match decision:
+                case Start(take=take):
+                    self._next = decision
+                    for shard in take:
+                        version = self._replica.put_in_place(shard)
+                        if version is not None:
+                            self.versions[shard] = version
+                    if self._pull is not None:
+                        self._pull._over()
+                case SetPullTimer(at=at, timer=timer):
+                    self._loop.call_at(at, partial(self._timer_fired, timer))
+
+    def _timer_fired(self, timer: int) -> None:
+        self._decided(self._machine.timer_fired(timer, self._clock()))
 
     def _meet(self) -> None:
         """The coordinator's barrier: when every shard has taken this worker's push, wait for the other workers."""
@@ -448,8 +498,7 @@ class Worker:
             raise self._verdict()
 
     def _under_way(self) -> bool:
-        pulling = self._pull is not None and not self._pull.done
-        return self._failed is None and (pulling or bool(self._sending) or bool(self._pushes))
+        return self._failed is None and bool(self._owed or self._sending or self._pushes)
 
     @property
     def _failed(self) -> NodeError | None:
