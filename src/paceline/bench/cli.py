@@ -17,6 +17,7 @@ from paceline.bench import sim as sims
 from paceline.bench import sim_vs_real as versus
 from paceline.bench import slicing as slicings
 from paceline.bench import state_server as queries
+from paceline.bench import slow_server as slow_servers
 from paceline.bench import step as steps
 from paceline.bench import wire as wires
 from paceline.bench.rivals import KNOWN, USUAL, Rival, RivalError
@@ -254,6 +255,25 @@ def state_server(
     Console().print(table)
 
 
+@app.command(name="slow-server", epilog="Example: paceline bench slow-server --repeats 1 --iterations 100")
+def slow_server(
+    slow: Annotated[str, typer.Option(metavar="TEXT", help="How servers are slow.")] = slow_servers.SLOW,
+    iterations: Annotated[int, typer.Option(min=1, help="How long to train each time.")] = 200,
+    repeats: Repeats = 5,
+    as_json: AsJson = False,
+) -> None:
+    """What rare late answers of servers cost bsp, and psp with partial pulling, in time and in final accuracy."""
+    rows = slow_servers.measure(repeats, iterations, slow)
+    if as_json:
+        _print_rows(rows)
+        return
+    table = _table("Late answers", "model", "slow", "ms/iteration", "lost", "over bsp", "accuracy", "dropped")
+    for row in rows:
+        shares = f"{row.lost:+.1%}", f"{row.over_bsp:+.1%}", f"{row.accuracy:.3f}", f"{row.dropped:.1%}"
+        table.add_row(row.sync, row.slow, f"{row.ms_per_iteration:.1f}", *shares)
+    Console().print(table)
+
+
 @app.command(name="all", epilog="Example: paceline bench all")
 def everything(as_json: AsJson = False) -> None:
     """Run every benchmark."""
@@ -265,6 +285,7 @@ def everything(as_json: AsJson = False) -> None:
     sim(as_json=as_json)
     sim_vs_real(as_json=as_json)
     state_server(as_json=as_json)
+    slow_server(as_json=as_json)
 
 
 def _systems(names: Sequence[str] | None, workers: Sequence[int], servers: int) -> list[Rival]:
