@@ -120,7 +120,7 @@ class Learning:
         self.gradients = 0  # how many have gone into the parameters
         self.diverged = False  # are they no numbers any more?
         self._local = isinstance(model, ESync)
-        self._linear = isinstance(model, PSP)
+        self._linear = isinstance(model, PSP) and model.scaling == "linear"
         self._row = Row(task.net, device)
         self._gradients: Gradients = (Together if self._row.start.is_cuda else OneByOne)(self._row)
         self._slices = _cut(elastic(self._row.space, range(cluster.cuts)))
