@@ -270,6 +270,12 @@ MUTANTS = [
         "return Start(max(self._newest), take",
         "return Start(wanted, take",
     ),
+    Mutant(
+        "a new share ends a wait that is under way",
+        "partial_pull.py",
+        "        self._from_next = _checked(len(self._newest), b, tau)\n",
+        "        self._from_next = self.needed, self.tau = _checked(len(self._newest), b, tau)\n",
+    ),
     Mutant("a worker keeps its stop to itself", "worker.py", "self.incarnation, self._stop)", "self.incarnation)"),
     Mutant(
         "the fastest is taken for the slowest",

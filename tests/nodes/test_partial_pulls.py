@@ -7,7 +7,7 @@ rate of 1 and gradients of ones every update takes one number off, so each block
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Barrier, Event, Timer
 from time import monotonic
 from typing import Any
 
@@ -221,6 +221,35 @@ def complete(seat: Any) -> list[Any]:
             step(worker)
             found.append(seen(worker))
     return found
+
+
+def busy_server(seat: Any) -> list[Any]:
+    """The server does nothing for a while, so that it cannot take the second gradient."""
+    free: Event = seat.arguments["free"]
+    with seat.worker({"values": (SIZE,)}) as worker:
+        worker.start(seat.coordinator, torch.zeros(SIZE))
+        free.clear()
+        step(worker)
+        Timer(0.3, free.set).start()
+        step(worker)
+        worker.gradients.fill_(1000.0)
+        free.wait(LONGEST)
+        all_have_come(worker)
+        step(worker)
+        return seen(worker)
+
+
+def test_a_worker_may_write_its_gradient_as_soon_as_it_has_gone_on() -> None:
+    """It goes on without an answer, but not before its gradient is taken."""
+    free = Event()
+    free.set()
+
+    def late(up: float) -> float:
+        assert free.wait(LONGEST)
+        return 0.0
+
+    (found,) = run("memory", job("asp(b=0.5)"), busy_server, {"free": free}, servers={1: {"late": late}})
+    assert min(found) >= 2
 
 
 # Several workers.
