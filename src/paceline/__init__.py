@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.sync.models.asp import ASP
 from paceline.sync.models.bsp import BSP
+from paceline.sync.models.dc_asgd import DCASGD
 from paceline.sync.models.drop import DropStragglers
 from paceline.sync.models.dsps import DSPS
 from paceline.sync.models.dssp import DSSP
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ASP",
     "BSP",
+    "DCASGD",
     "DSPS",
     "DSSP",
     "PSP",

@@ -20,6 +20,7 @@ PAIRS = [
     ("ssp(s=0)", "bsp"),
     ("ssp(s=0, release=soft)", "bsp"),
     ("ssp(s=inf)", "asp"),
+    ("dc_asgd", "asp"),
     ("pssp(s=0, c=1)", "ssp(s=0)"),
     ("pssp(s=1, c=1)", "ssp(s=1)"),
     ("pssp(s=3, c=1)", "ssp(s=3)"),

@@ -16,6 +16,7 @@ LATER = {"psp"}  # its side of the worker is still to come
 SYNC = {
     "asp": "asp",
     "bsp": "bsp",
+    "dc_asgd": "dc_asgd",
     "drop": "drop(n_t=3)",
     "dsps": "dsps(s_min=1, s_max=8)",
     "dssp": "dssp(s_low=2, s_high=8)",

@@ -31,6 +31,8 @@ from paceline.nodes.norm_exchange import NormExchange, partners
 from paceline.nodes.snapshot import number_of, tensor_of
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
+from paceline.params.backups import Backups
+from paceline.params.compensation import SQUARES
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.store import Store
@@ -50,7 +52,9 @@ from paceline.sync import (
     SetTimer,
     Shard,
     TimerFired,
+    parse,
 )
+from paceline.sync.compensation import Compensation
 from paceline.wire import Channel, Incoming, Segment
 
 SUMMED_PER_SECOND = 8e9  # bytes, roughly: how long to wait for the rest of a round before summing a part of it
@@ -60,6 +64,21 @@ class Saving(NamedTuple):
     """A copy is to be sent to whoever is at the other end."""
 
     channel: Channel
+
+
+class Compensating(NamedTuple):
+    """The model has been changed: what is decided from here on is compensated in this way."""
+
+    how: Compensation | None
+
+
+class Gone(NamedTuple):
+    """A worker has left: none of its gradients comes any more."""
+
+    member: m.Member
+
+
+Task = Command | Saving | Compensating | Gone
 
 
 class ShardHost:
@@ -110,7 +129,7 @@ class ShardHost:
         self._held_for: dict[int, tuple[int, ...]] = {}  # by worker whose pull is held: on whom it waits
         self._origin = 0  # how many iterations there were before this run
         self._first_rows: dict[str, Tensor] = {}  # what the optimizer is to remember from before
-        self._todo: deque[tuple[Command | Saving, Gradient | None]] = deque()
+        self._todo: deque[tuple[Task, Gradient | None]] = deque()
         self._carry_out: dict[type, Callable[[Any, Gradient | None], None]] = {
             Apply: self._apply,
             Drop: self._drop,
@@ -118,9 +137,14 @@ class ShardHost:
             Grant: self._grant,
             SetTimer: self._set_timer,
             Saving: self._save,
+            Compensating: self._compensate,
+            Gone: self._forget,
         }
         self._gathered: dict[int, list[Gradient]] = {}  # by open round
         self._unsummed = False  # has anything been gathered since the last time there was nothing to do?
+        self._update = job.update
+        self._backups: Backups | None = None  # what workers were given, where delays are compensated
+        self._compensate(Compensating(self.machine.model.compensation))
 
     # What happens.
 
@@ -139,6 +163,9 @@ class ShardHost:
     def give_first(self, member: m.Member, initial: m.Initial, incoming: Incoming) -> None:
         """The first parameters have come, and before them all rows that belong to them."""
         first = self._first(member, incoming)
+        squares = self._first_rows.pop(SQUARES, None)
+        if squares is not None and self.store.compensator is not None:
+            self.store.compensator.load(squares)
         if initial.steps:
             numbers = {name: tensor_of(number) for name, number in initial.numbers.items()}
             try:
@@ -180,9 +207,11 @@ class ShardHost:
             del self._lines[member.worker]
             if line.landing is not None:
                 line.landing.close()
+        self._todo.append((Gone(member), None))
         self._decide(Left(member.worker, member.incarnation))
 
     def change(self, sync: str) -> None:
+        self._todo.append((Compensating(parse(sync).compensation), None))
         self._decide(SetModel(sync))
 
     def take_norms(self, norms: m.Norms) -> None:
@@ -245,7 +274,7 @@ class ShardHost:
             command, gradient = todo.popleft()
             self._carry_out[type(command)](command, gradient)
 
-    def _ready(self, command: Command | Saving) -> bool:
+    def _ready(self, command: Task) -> bool:
         if isinstance(command, Advance):
             return self.store.can_update and (self._exchange is None or self._have_norms(command, self._exchange))
         return not isinstance(command, Apply) or command.round is not None or self.store.can_update
@@ -268,9 +297,12 @@ class ShardHost:
             return
         view, share = self.machine.view, 1 / max(self.machine.view.live, 1)
         norms = Norms({name: (w, g * share * share) for name, (w, g) in gradient.push.norms.items()})
-        rates = gradient.push.rates
+        rates, given = gradient.push.rates, None
+        if self._backups is not None:
+            given = self._backups.of(apply.worker, gradient.line.member.incarnation)
+            self._backups.before_update(self.store.values)
         taken = self.store.apply(
-            gradient.values, share=share, progress=self._origin + view.clock, norms=norms, rates=rates
+            gradient.values, share=share, progress=self._origin + view.clock, norms=norms, rates=rates, given=given
         )
         gradient.free()
         self._tell_outcome(gradient, taken)
@@ -278,7 +310,10 @@ class ShardHost:
     def _advance(self, advance: Advance, _: Gradient | None) -> None:
         linear = getattr(self.machine.model, "scaling", "mean") == "linear"
         of = max(self.machine.view.live, 1) if linear else None
-        for round_ in sorted(round_ for round_ in self._gathered if round_ < advance.to):
+        rounds = sorted(round_ for round_ in self._gathered if round_ < advance.to)
+        if self._backups is not None and rounds:
+            self._backups.before_update(self.store.values)
+        for round_ in rounds:
             norms = None if self._exchange is None else self._exchange.total(round_)
             gradients = self._gathered.pop(round_)
             rates = min(gradients, key=lambda gradient: gradient.key).push.rates
@@ -296,6 +331,8 @@ class ShardHost:
             return
         if line.gathered:
             self._absorb(line)
+        if self._backups is not None:
+            self._backups.give(grant.worker, grant.incarnation)
         model = self.machine.model
         held_for = self._held_for.pop(grant.worker, ())
         parameters = m.Parameters(
@@ -318,6 +355,16 @@ class ShardHost:
         buffer = self.store.lend()
         line.send(parameters, self.segments[buffer].view, lambda: self._read(buffer))
 
+    def _compensate(self, compensating: Compensating, _: Gradient | None = None) -> None:
+        """Who has been given something before has no backup yet; its next gradient is taken as it is."""
+        how = None if self._update == "round" else compensating.how
+        self._backups = None if how is None else self._backups or Backups()
+        self.store.compensate(how)
+
+    def _forget(self, gone: Gone, _: Gradient | None) -> None:
+        if self._backups is not None:
+            self._backups.forget(gone.member.worker, gone.member.incarnation)
+
     def _read(self, buffer: int) -> None:
         """A pull has been sent, and its buffer may be written into once nobody else reads it."""
         self.store.give_back(buffer)
@@ -329,6 +376,8 @@ class ShardHost:
         if channel.closed:
             return
         state = {m.VALUES: self.store.values, **self.store.updater.state_dict()}
+        if self.store.compensator is not None and self.store.compensator.squares is not None:
+            state[SQUARES] = self.store.compensator.squares
         steps = int(state.pop("steps"))
         rows = {name: row.clone() for name, row in state.items() if row.dim()}
         try:

@@ -60,11 +60,11 @@ class Rows:
                 so_far = out
         if not others:
             np.copyto(out, so_far)
-        return _is_finite(out)
+        return is_finite(out)
 
     def first_bad(self, row: Row) -> slice | None:
         """The first piece that is not finite."""
-        return self._first(lambda piece: not _is_finite(row[piece]))
+        return self._first(lambda piece: not is_finite(row[piece]))
 
     def _first(self, bad: Callable[[slice], bool]) -> slice | None:
         """The first piece of which this is so. After it not all need have been looked at."""
@@ -75,7 +75,7 @@ class Rows:
         return next((found for found in self.crew.share(self.pieces, look) if found is not None), None)
 
 
-def _is_finite(row: Row) -> bool:
+def is_finite(row: Row) -> bool:
     """Whether all numbers are. The sum of their squares says so; only if that is not finite is each looked at."""
     with np.errstate(all="ignore"):
         return isfinite(row.dot(row)) or bool(np.isfinite(row).all())

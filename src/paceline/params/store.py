@@ -10,12 +10,14 @@ live from then on. So a reader never sees a mix of two versions, and nothing wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from msgspec import Struct
 from torch import Tensor
 
+from paceline.params.compensation import Compensator, Corrected
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.optimizer import Optimizer
@@ -23,6 +25,9 @@ from paceline.params.round import Round
 from paceline.params.rows import Row, Rows, Scale, cut
 from paceline.params.space import ParameterError, Space
 from paceline.params.updater import Updater
+from paceline.sync.compensation import Compensation
+
+Part = Callable[[int, slice], Row]  # in which share of the work, and which piece
 
 
 class StoreError(RuntimeError):
@@ -81,6 +86,7 @@ class Store:
         self._pieces = cut(self.size, self.updater.piece)
         self._scratch: dict[int, Row] = {}  # by share of the work
         self._rounds: dict[int, Round] = {}
+        self.compensator: Compensator | None = None  # what corrects gradients that are applied on arrival
 
     @property
     def values(self) -> Tensor:
@@ -122,23 +128,54 @@ class Store:
         progress: int,
         norms: Norms | None = None,
         rates: Sequence[float] | None = None,
+        given: Tensor | None = None,
     ) -> bool:
         """Step with a gradient, times `share`. False, and nothing has changed, if it is not finite.
 
         `norms` are those of the gradient times `share`, where LARS cuts a tensor. `rates` are the groups' learning
-        rates if not the optimizer's own.
+        rates if not the optimizer's own. Where delays are compensated, `given` is what the gradient was computed from,
+        if that is known and not what the values are now.
         """
         if not 0 < share <= 1:
             raise ParameterError(f"a share is above 0 and at most 1, not {share}")
         row = self._row(gradient)
         target = self._writable()
         scale = Scale(np.multiply, share) if share < 1 else None
+        how = self.compensator
+        if how is not None and (given is not None or how.squares is not None):
+            corrected = Corrected(how, gradient, now=self.values, given=self.values if given is None else given)
+            if not self._all_finite(corrected):
+                return False
+            use = partial(self._use, corrected)
+            self._update(target, use, scale, in_place=True, progress=progress, norms=norms, rates=rates)
+            return True
         if self._update_at_once(target, [row], scale, progress=progress, rates=rates):
             return True
         if self._rows.first_bad(row) is not None:
             return False
-        self._update(target, row, scale, in_place=False, progress=progress, norms=norms, rates=rates)
+        as_it_is = partial(_part, row)
+        self._update(target, as_it_is, scale, in_place=False, progress=progress, norms=norms, rates=rates)
         return True
+
+    def compensate(self, how: Compensation | None) -> None:
+        """From now on correct gradients that are applied on arrival for their delay, in this way or not at all."""
+        before = self.compensator
+        self.compensator = None if how is None else Compensator(how, self.size, self.updater.dtype)
+        if self.compensator is not None and before is not None and before.squares is not None:
+            self.compensator.load(before.squares)
+
+    def _all_finite(self, corrected: Corrected) -> bool:
+        """A corrected gradient is made once to see whether it is finite, and again to step. No row is kept of it."""
+
+        def look(share: int, pieces: Sequence[slice]) -> bool:
+            return all(corrected.is_finite(piece, self._scratch_of(share, piece)) for piece in pieces)
+
+        return all(self._crew.share(self._pieces, look))
+
+    def _use(self, corrected: Corrected, share: int, piece: slice) -> Row:
+        scratch = self._scratch_of(share, piece)
+        corrected.use(piece, scratch)
+        return scratch
 
     # The update rule `round`
 
@@ -210,7 +247,7 @@ class Store:
             rate = gathered.summed / of if of else 1.0
             self._update(
                 target,
-                gathered.sum,
+                partial(_part, gathered.sum),
                 gathered.scale,
                 in_place=True,
                 progress=progress,
@@ -227,7 +264,9 @@ class Store:
     def nbytes(self) -> int:
         """The memory this takes beside the two buffers: optimizer state and working copies."""
         working = self._rows.made * self.size * self._rows.dtype.itemsize
-        return self.updater.nbytes + working + sum(row.nbytes for row in self._scratch.values())
+        squares = self.compensator.squares if self.compensator is not None else None
+        remembered = self.updater.nbytes + (0 if squares is None else squares.nbytes)
+        return remembered + working + sum(row.nbytes for row in self._scratch.values())
 
     def _update_at_once(
         self,
@@ -268,7 +307,7 @@ class Store:
     def _update(
         self,
         target: int,
-        gradient: Row,
+        part: Part,
         scale: Scale | None,
         *,
         in_place: bool,
@@ -277,17 +316,17 @@ class Store:
         norms: Norms | None = None,
         rates: Sequence[float] | None = None,
     ) -> None:
-        """Step with a gradient, which is scaled `in_place` or left as it is."""
+        """Step with a gradient of which `part` gives each piece, which is scaled `in_place` or left as it is."""
         if scale and self.updater.linear and not self._deterministic:
             rate *= scale.number
             scale = None
 
         def scaled(share: int, piece: slice) -> Row:
-            part = gradient[piece]
+            row = part(share, piece)
             if not scale:
-                return part
-            out = part if in_place else self._scratch_of(share, piece)
-            scale(part, out)
+                return row
+            out = row if in_place else self._scratch_of(share, piece)
+            scale(row, out)
             return out
 
         self._step(target, scaled, progress=progress, rate=rate, norms=norms, rates=rates)
@@ -295,7 +334,7 @@ class Store:
     def _step(
         self,
         target: int,
-        part: Callable[[int, slice], Row],
+        part: Part,
         *,
         progress: int,
         rate: float,
@@ -339,3 +378,7 @@ class Store:
             raise ParameterError(
                 f"a row of {tuple(row.shape)} {row.dtype} does not fit: the shard has {self.size} {self.updater.dtype}"
             )
+
+
+def _part(row: Row, _: int, piece: slice) -> Row:
+    return row[piece]

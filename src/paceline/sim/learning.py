@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from paceline.params import Optimizer, Slicing, elastic
+from paceline.params.compensation import Compensator
 from paceline.params.updater import Updater
 from paceline.sim.cluster import Cluster, ClusterError
 from paceline.sim.gradients import Batch, Gradients, OneByOne, Row, Together
@@ -127,6 +128,7 @@ class Learning:
         self._values = [self._row.start[start:stop].clone() for start, stop in self._slices]
         outer = Optimizer("sgd", {"lr": model.rate}) if isinstance(model, ESync) else task.optimizer
         self._updaters = [self._updater(outer, start, stop) for start, stop in self._slices]
+        self._compensators = [self._compensator(model, start, stop) for start, stop in self._slices]
         self._sums: list[dict[int, tuple[Tensor, int]]] = [{} for _ in self._slices]
         self._pushed: dict[tuple[int, int], Sent] = {}  # on their way: by worker and iteration
         self._granted: dict[tuple[int, int, int], Tensor] = {}  # on their way: by worker, shard and iteration
@@ -141,6 +143,10 @@ class Learning:
     def _updater(self, optimizer: Optimizer, start: int, stop: int) -> Updater:
         return Updater(optimizer, self._row.space, start, stop, device=self._row.start.device)
 
+    def _compensator(self, model: Model, start: int, stop: int) -> Compensator | None:
+        how, values = model.compensation, self._row.start
+        return None if how is None else Compensator(how, stop - start, values.dtype, values.device)
+
     # At the servers.
 
     def decided(self, shard: int, commands: Iterable[Command]) -> None:
@@ -148,7 +154,7 @@ class Learning:
         for command in commands:
             match command:
                 case Apply(worker=worker, iteration=iteration, round=round_):
-                    self._apply(shard, round_, self._arrived(shard, worker, iteration))
+                    self._apply(shard, round_, *self._arrived(shard, worker, iteration))
                 case Drop(worker=worker, iteration=iteration):
                     self._arrived(shard, worker, iteration)
                 case Advance(to=to):
@@ -157,22 +163,33 @@ class Learning:
                 case Grant(worker=worker, iteration=iteration):
                     self._granted[worker, shard, iteration] = self._values[shard]
 
-    def _arrived(self, shard: int, worker: int, iteration: int) -> Tensor:
+    def _arrived(self, shard: int, worker: int, iteration: int) -> tuple[Tensor, Tensor]:
+        """A shard's part of a gradient, and of the parameters that it was computed from."""
         sent = self._pushed[worker, iteration]
         sent.left -= 1
         if not sent.left:
             del self._pushed[worker, iteration]
         start, stop = self._slices[shard]
-        return sent.gradient[start:stop]
+        return sent.gradient[start:stop], sent.begin[start:stop]
 
-    def _apply(self, shard: int, round_: int | None, gradient: Tensor) -> None:
+    def _apply(self, shard: int, round_: int | None, gradient: Tensor, begin: Tensor) -> None:
         if shard == 0:
             self.gradients += 1
         if round_ is None:
-            self._step(shard, gradient / self.workers, 1.0)
+            self._step(shard, self._corrected(shard, gradient, begin) / self.workers, 1.0)
         else:
             summed, count = self._sums[shard].get(round_, (None, 0))
             self._sums[shard][round_] = (gradient.clone() if summed is None else summed.add_(gradient)), count + 1
+
+    def _corrected(self, shard: int, gradient: Tensor, begin: Tensor) -> Tensor:
+        """The gradient, corrected for its delay where the model wants that."""
+        compensator, whole = self._compensators[shard], slice(None)
+        if compensator is None:
+            return gradient
+        corrected = torch.empty_like(gradient)
+        squares = compensator.correct(gradient, self._values[shard], begin, whole, corrected)
+        compensator.remember(squares, whole)
+        return corrected
 
     def _close(self, shard: int, summed: Tensor, count: int) -> None:
         """The mean of a round's gradients; under `psp` with a rate in proportion to how many they are."""
@@ -223,7 +240,7 @@ class Learning:
         student.batch = None
         sent = student.begin - student.row if self._local else student.gradient
         assert sent is not None
-        self._pushed[worker, iteration] = Sent(sent, len(self._slices))
+        self._pushed[worker, iteration] = Sent(sent, student.begin, len(self._slices))
         return float(sent.norm() / student.begin.norm())
 
     # How good it is.
@@ -242,12 +259,12 @@ class Learning:
 
 
 class Sent:
-    """A gradient on its way to the shards, and how many it has not reached yet."""
+    """A gradient on its way to the shards, what it was computed from, and how many it has not reached yet."""
 
-    __slots__ = ("gradient", "left")
+    __slots__ = ("begin", "gradient", "left")
 
-    def __init__(self, gradient: Tensor, left: int) -> None:
-        self.gradient, self.left = gradient, left
+    def __init__(self, gradient: Tensor, begin: Tensor, left: int) -> None:
+        self.gradient, self.begin, self.left = gradient, begin, left
 
 
 class Student:

@@ -329,6 +329,7 @@ class Elastic(Rule):
 RULES: dict[str, type[Rule]] = {
     "bsp": Bsp,
     "asp": Asp,
+    "dc_asgd": Asp,
     "ssp": Ssp,
     "dsps": Dsps,
     "dssp": Dssp,

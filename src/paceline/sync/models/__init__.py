@@ -5,6 +5,7 @@ from __future__ import annotations
 from paceline.sync.models.asp import ASP as ASP
 from paceline.sync.models.base import Model as Model
 from paceline.sync.models.bsp import BSP as BSP
+from paceline.sync.models.dc_asgd import DCASGD as DCASGD
 from paceline.sync.models.drop import DropStragglers as DropStragglers
 from paceline.sync.models.dsps import DSPS as DSPS
 from paceline.sync.models.dssp import DSSP as DSSP

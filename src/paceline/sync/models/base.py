@@ -17,6 +17,7 @@ from msgspec.structs import fields
 from paceline.sync.errors import ModelError
 
 if TYPE_CHECKING:
+    from paceline.sync.compensation import Compensation
     from paceline.sync.events import Pulled, Pushed, Stop
     from paceline.sync.view import View
 
@@ -115,6 +116,11 @@ class Model(Struct, frozen=True, kw_only=True):
     def weighs(self) -> bool:
         """Does it look at the significance of gradients? Workers measure that only where it does."""
         return False
+
+    @property
+    def compensation(self) -> Compensation | None:
+        """How to correct gradients for their delay, where they are applied on arrival. As a rule: not at all."""
+        return None
 
     def memory(self, view: View) -> Any:
         """What the model starts to remember with when it comes into force, on each shard on its own."""
