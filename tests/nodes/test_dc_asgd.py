@@ -65,14 +65,11 @@ def drawn(seed: int, turns: int = 40) -> list[int]:
 
 def scripted(seat: Any) -> dict[str, Any]:
     """Do as the script says, and keep what every pull has brought, by turn."""
-    script, changes = seat.arguments["script"], seat.arguments.get("changes", {})
-    model, pulled, pushing = programs.network(), {}, True
+    script, model, pulled, pushing = seat.arguments["script"], programs.network(), {}, True
     with seat.worker(programs.shapes(model)) as worker:
         worker.start(seat.coordinator, programs.flat(model))
         script.begin()
         while (turn := script.wait_for(worker.number)) is not None:
-            if turn in changes:
-                worker.change(changes[turn])
             if pushing:
                 programs.load(model, worker.parameters)
                 worker.push(programs.gradient(model, worker.number, worker.iteration)).wait(LONGEST)
@@ -84,13 +81,13 @@ def scripted(seat: Any) -> dict[str, Any]:
     return pulled
 
 
-def ran(sync: str, order: list[int], momentum: float, servers: int, **arguments: Any) -> dict[int, torch.Tensor]:
+def ran(sync: str, order: list[int], momentum: float, servers: int) -> dict[int, torch.Tensor]:
     """What every pull has brought, by turn. All stay to the end, so that a gradient counts for one of all."""
     optimizer = Optimizer("sgd", {"lr": LR, "momentum": momentum})
     job = Job(workers=WORKERS, servers=servers, sync=sync, optimizer=optimizer)
     script = Script([*order, *range(WORKERS)])  # once more each, so that nobody leaves before the others are done
     pulled: dict[int, torch.Tensor] = {}
-    for one in run("memory", job, scripted, {"script": script, **arguments}):
+    for one in run("memory", job, scripted, {"script": script}):
         pulled |= one
     return pulled
 

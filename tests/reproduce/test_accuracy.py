@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.reproduce import (
+    dc_asgd_accuracy,
     elasticbsp_accuracy,
     esync_accuracy,
     fluentps_accuracy,
@@ -105,6 +106,7 @@ def others(final: float) -> dict[str, Result]:
         return {name: racer(name, 0.1, final if better in name else 0.8) for name in names}
 
     return {
+        "dc-asgd-accuracy": dc_asgd_accuracy.result("CIFAR-10", 0.65, field([*dc_asgd_accuracy.MODELS], "DC-ASGD")),
         "elasticbsp-accuracy": elasticbsp_accuracy.result("CIFAR-10", 0.65, field([*elasticbsp_accuracy.MODELS], "R=")),
         "fluentps-accuracy": fluentps_accuracy.result("CIFAR-10", 0.55, field([*fluentps_accuracy.MODELS], "PSSP")),
         "psp-accuracy": psp_accuracy.result("CIFAR-10", 0.55, field([*psp_accuracy.MODELS], "b=90")),
@@ -126,7 +128,7 @@ def test_what_is_not_below_beyond_noise_holds_and_what_is_does_not(name: str, tm
 def test_every_lesson_can_be_given() -> None:
     for quick in (True, False):
         lessons = [*esync_accuracy.lessons(0.1, quick=quick).values()]
-        for module in (elasticbsp_accuracy, fluentps_accuracy, psp_accuracy):
+        for module in (dc_asgd_accuracy, elasticbsp_accuracy, fluentps_accuracy, psp_accuracy):
             lessons += module.lessons(quick).values()
         for lesson in lessons:
             assert lesson.net in NETS

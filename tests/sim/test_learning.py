@@ -18,6 +18,7 @@ from paceline.sim.learning import Learned, Learning, Task, learn
 from paceline.sim.timeline import Simulation
 from paceline.sync import MODELS, parse
 from paceline.training.parts import even_part
+from tests.oracles.dc_asgd import ParameterServer
 
 BATCH = 32
 SECONDS = 6.0
@@ -111,6 +112,40 @@ def test_every_gradient_is_of_the_version_that_was_granted(model: str, shards: i
     torch.testing.assert_close(values(model, machines, task()), now)
 
 
+@pytest.mark.parametrize(
+    ("model", "strength", "m"), [("dc_asgd(lam=50)", 50.0, None), ("dc_asgd(kind=adaptive)", 2.0, 0.95)]
+)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_late_gradients_are_corrected_as_dc_asgd_does_it(
+    model: str, strength: float, m: float | None, shards: int
+) -> None:
+    machines = cluster(shards=shards, uneven=2.0)
+    row = Row(net())
+    cuts = Learning(parse(model), machines, task())._slices
+    servers = [ParameterServer(row.start[start:stop], 3, 0.5, strength, m, 0.0) for start, stop in cuts]
+    read = {worker: row.start.clone() for worker in range(3)}
+    done = dict.fromkeys(range(3), 0)
+    sent: dict[tuple[int, int], Tensor] = {}
+
+    def account(shard: int, at: float, event: object, commands: object) -> None:
+        place = slice(*cuts[shard])
+        for command in commands:  # type: ignore[attr-defined]
+            kind, worker = type(command).__name__, getattr(command, "worker", -1)
+            if kind == "Apply":
+                key = worker, command.iteration
+                if key not in sent:
+                    sent[key] = OneByOne(row)([read[worker]], [batch(worker, done[worker], 3)])[0]
+                    done[worker] += 1
+                servers[shard].receive_gradient(worker, sent[key][place])
+            elif kind == "Grant":
+                read[worker][place] = servers[shard].receive_pull_request(worker)
+
+    Simulation(parse(model), machines, account).run(SECONDS)
+    expected = torch.cat([server.w.detach() for server in servers])
+    torch.testing.assert_close(values(model, machines, task()), expected)
+    assert not torch.allclose(values("asp", machines, task()), expected, atol=1e-4)
+
+
 def test_local_iterations_add_up_to_what_is_sent() -> None:
     """ESync by hand, for one round: each worker's own steps, and the mean of what they changed."""
     machines = Cluster((Group(seconds=1.0), Group(seconds=4.0)), seed=5)
@@ -139,7 +174,13 @@ def test_local_iterations_add_up_to_what_is_sent() -> None:
 
 @pytest.mark.parametrize(
     ("model", "other"),
-    [("ssp(s=0)", "asp"), ("esync(max_steps=1)", "bsp"), ("psp(c=3)", "bsp"), ("ssp(s=inf)", "asp")],
+    [
+        ("dc_asgd(lam=0)", "asp"),
+        ("ssp(s=0)", "asp"),
+        ("esync(max_steps=1)", "bsp"),
+        ("psp(c=3)", "bsp"),
+        ("ssp(s=inf)", "asp"),
+    ],
 )
 def test_models_that_decide_alike_learn_alike(model: str, other: str) -> None:
     """`ssp(0)` decides as `bsp` does, but applies gradients on arrival."""

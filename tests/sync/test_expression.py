@@ -28,6 +28,13 @@ MODEL_VALUES: st.SearchStrategy[Model] = st.one_of(
     st.builds(paceline.ASP),
     st.builds(paceline.ASP, b=st.floats(0.01, 1), tau_pull=seconds),
     st.builds(paceline.SSP, s=whole | st.just(math.inf), release=release, b=st.floats(0.01, 1), tau_pull=seconds),
+    st.builds(paceline.DCASGD, lam=st.none() | st.floats(0, 100)),
+    st.builds(
+        paceline.DCASGD,
+        lam=st.none() | st.floats(0, 100),
+        kind=st.just("adaptive"),
+        m=st.none() | st.floats(0, 1, exclude_max=True),
+    ),
     st.tuples(whole, whole, release).map(lambda t: paceline.DSPS(min(t[:2]), max(t[:2]), release=t[2])),
     st.tuples(whole, whole, release).map(lambda t: paceline.DSSP(min(t[:2]), max(t[:2]), release=t[2])),
     st.builds(paceline.DropStragglers, n_t=count, release=release),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.reproduce import (
+    dc_asgd_accuracy,
     elasticbsp_accuracy,
     elasticbsp_fig4,
     esync_accuracy,
@@ -31,5 +32,6 @@ TARGETS: dict[str, Target] = {
         fluentps_accuracy,
         psp_accuracy,
         esync_accuracy,
+        dc_asgd_accuracy,
     )
 }
