@@ -16,8 +16,8 @@ from paceline.bench import planners as planning
 from paceline.bench import sim as sims
 from paceline.bench import sim_vs_real as versus
 from paceline.bench import slicing as slicings
-from paceline.bench import state_server as queries
 from paceline.bench import slow_server as slow_servers
+from paceline.bench import state_server as queries
 from paceline.bench import step as steps
 from paceline.bench import wire as wires
 from paceline.bench.rivals import KNOWN, USUAL, Rival, RivalError
