@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--lr", type=float, default=0.02)
+    parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.manual_seed(options.seed)
@@ -33,7 +34,7 @@ def main() -> None:
         nn.Flatten(),
         nn.Linear(32 * 4 * 4, 10),
     )
-    opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9))
+    opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum))
 
     for epoch in range(options.epochs):
         for x, y in paceline.shard(loader):

@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.02)
+    parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=60_000, help="only so many examples of each set")
     options = parser.parse_args()
@@ -30,7 +31,7 @@ def main() -> None:
     train, test = (Subset(part, range(min(len(part), options.limit))) for part in fashion_mnist.load())
     loader = DataLoader(train, batch_size=options.batch_size, shuffle=True)
     model = NETS[options.net]()
-    opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9))
+    opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum))
 
     for epoch in range(options.epochs):
         for step, (x, y) in enumerate(paceline.shard(loader)):

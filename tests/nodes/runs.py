@@ -11,6 +11,7 @@ import torch
 
 from paceline.launch import LocalCluster
 from paceline.nodes import Coordinator, Job, LocalWorker, Server, StateServer, Worker
+from paceline.nodes.job import Network
 from paceline.wire import Address, MemoryNetwork
 
 WIRES = ("memory", "shared-memory", "tcp")
@@ -21,7 +22,7 @@ class ThreadSeat:
     """What `paceline.launch.Seat` is to a process."""
 
     def __init__(
-        self, job: Job, number: int, network: MemoryNetwork, coordinator: Address, arguments: dict[str, Any]
+        self, job: Job, number: int, network: Network, coordinator: Address, arguments: dict[str, Any]
     ) -> None:
         self.job = job
         self.number = number
@@ -50,7 +51,7 @@ def run(
     `servers` are more arguments of single servers; on the in-memory wire only.
     """
     if wire == "memory":
-        return _on_threads(job, program, arguments or {}, traces, servers or {})
+        return on_threads(job, program, arguments or {}, traces, servers=servers)
     assert servers is None
     name = f"{program.__module__}:{program.__qualname__}"
     with LocalCluster(job, name, arguments, wire=wire, traces=traces) as cluster:  # type: ignore[arg-type]
@@ -61,14 +62,16 @@ def run(
         return [ended[f"worker {number}"].value for number in range(job.workers)]
 
 
-def _on_threads(
+def on_threads(
     job: Job,
     program: Callable[[Any], Any],
     arguments: dict[str, Any],
-    traces: Path | None,
-    servers: dict[int, dict[str, Any]],
+    traces: Path | None = None,
+    network: Network | None = None,
+    servers: dict[int, dict[str, Any]] | None = None,
 ) -> list[Any]:
-    network = MemoryNetwork()
+    """The same on threads of this process, on any network."""
+    network, servers = network or MemoryNetwork(), servers or {}
     coordinator = Coordinator(job, network)
     address = coordinator.start()
     results: dict[int, Any] = {}

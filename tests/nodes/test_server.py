@@ -24,8 +24,8 @@ SOON = 20.0
 class RawWorker:
     """Worker 0 of a run with one server, with its own hands on the wire."""
 
-    def __init__(self, sync: str = "asp", workers: int = 1) -> None:
-        self.job = Job(workers=workers, sync=sync, optimizer=Optimizer("sgd", {"lr": 1.0}))
+    def __init__(self, sync: str = "asp", workers: int = 1, codec: str = "none") -> None:
+        self.job = Job(workers=workers, sync=sync, optimizer=Optimizer("sgd", {"lr": 1.0}), codec=codec)
         self.network = MemoryNetwork()
         self.coordinator = Coordinator(self.job, self.network)
         address = self.coordinator.start()

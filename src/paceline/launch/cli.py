@@ -33,6 +33,9 @@ Deterministic = Annotated[
 Port = Annotated[
     int, typer.Option(metavar="N", help="Where the coordinator listens on loopback; without it, any port that is free.")
 ]
+Codec = Annotated[
+    str, typer.Option(metavar="EXPR", help="How gradients are encoded: none, fp16, bf16, one_bit or top_k(share=0.01).")
+]
 Seed = Annotated[int, typer.Option(help="For probabilistic models and random slowness.")]
 
 
@@ -52,6 +55,7 @@ def run(
         int | None, typer.Option(min=1, help="Threads of each worker; without it, its share of the cores.")
     ] = None,
     deterministic: Deterministic = False,
+    codec: Codec = "none",
     wire: Annotated[
         Literal["auto", "tcp", "shared-memory"], typer.Option(help="How nodes talk to each other.")
     ] = "auto",
@@ -67,7 +71,7 @@ def run(
     from paceline.launch.run import ScriptRun
     from paceline.nodes import NodeError
 
-    job = _job(workers, servers, sync, seed, deterministic=deterministic)
+    job = _job(workers, servers, sync, seed, deterministic=deterministic, codec=codec)
     slownesses = _slow(slow or [], workers, servers)
     where = _folder(folder, script.stem)
     cores = assign(sorted(os.sched_getaffinity(0)), workers, servers)
@@ -98,6 +102,7 @@ def serve(
     folder: Folder = None,
     seed: Seed = 0,
     deterministic: Deterministic = False,
+    codec: Codec = "none",
     port: Port = 0,
 ) -> None:
     """Start coordinator and servers alone, for workers that something else starts, such as torchrun.
@@ -107,7 +112,9 @@ def serve(
     from paceline.launch.local import LocalCluster
     from paceline.nodes import NodeError
 
-    job = replace(_job(workers, servers, sync, seed, deterministic=deterministic), start_within=SERVE_WITHIN)
+    job = replace(
+        _job(workers, servers, sync, seed, deterministic=deterministic, codec=codec), start_within=SERVE_WITHIN
+    )
     where = _folder(folder, "serve")
     where.mkdir(parents=True, exist_ok=True)
     try:
@@ -174,19 +181,24 @@ def _print(summary: Summary) -> None:
         times = f"{worker.computing_s:.1f} s", f"{worker.waiting_s:.1f} s", f"{worker.waiting:.0%}"
         table.add_row(str(worker.worker), f"{worker.iterations:,}", *times, mostly(worker.held_for))
     console.print(table)
+    if summary.saved:
+        sent, whole = summary.sent / 1e6, (summary.sent + summary.saved) / 1e6
+        console.print(f"{summary.codec}: gradients took {sent:.1f} MB instead of {whole:.1f} MB ({whole / sent:.1f}x)")
     for name in summary.lost:
-        console.print(f"{name} was lost; the others went on")
+        held_back = summary.lost_residual.get(int(name.split()[1]))
+        also = "" if held_back is None else f"; gradients of norm {held_back:.2g} that it held back are lost with it"
+        console.print(f"{name} was lost; the others went on{also}")
     console.print(f"logs and traces: {summary.folder}")
 
 
-def _job(workers: int, servers: int, sync: str, seed: int, *, deterministic: bool) -> Job:
+def _job(workers: int, servers: int, sync: str, seed: int, *, deterministic: bool, codec: str) -> Job:
     from paceline.nodes import Job, NodeError
 
     if not 1 <= workers <= MOST_WORKERS:
         stop(f"--workers {workers} cannot be started here; give a number from 1 to {MOST_WORKERS}")
     _parse(sync)
     try:
-        return Job(workers=workers, servers=servers, sync=sync, seed=seed, deterministic=deterministic)
+        return Job(workers=workers, servers=servers, sync=sync, seed=seed, deterministic=deterministic, codec=codec)
     except NodeError as error:
         stop(str(error))
 

@@ -139,7 +139,7 @@ class Post:
             self._leash.recv_bytes()  # nothing is ever sent: it ends when the other end does
         coordinator.stop(PeerLost("whoever started the run is gone"))
 
-    def _serve(self) -> None:
+    def _serve(self) -> dict[str, Any]:
         trace = None if self.seat.trace is None else Path(self.seat.trace)
         delays = Delays(self.seat.slow, "server", self.number, self.job.seed)
         late = partial(delays.after, 0.0) if delays else None
@@ -148,6 +148,7 @@ class Post:
             server.run(self.coordinator)
         finally:
             server.close()
+        return {"lost_residual": server.lost_residual}
 
     def _answer_queries(self) -> None:
         state_server = StateServer(self.job, self._network)

@@ -14,6 +14,7 @@ from paceline.launch.cores import Cores
 from paceline.launch.local import STATE_SERVER, LocalCluster, News, log_file
 from paceline.launch.node import Result, Said, Wire
 from paceline.nodes import Job, NodeError, PeerLost, ScriptFailed, WrongRequest, error_of
+from paceline.nodes.encoding import add_norms
 from paceline.slowness import Slowness
 from paceline.training.session import Progress
 
@@ -46,10 +47,12 @@ class WorkerSummary(Struct, frozen=True):
     waiting: float
     samples: int | None
     held_for: dict[int, int]
+    sent: int = 0  # bytes of gradients
+    saved: int = 0  # bytes of gradients that the codec made unnecessary
 
 
 class Summary(Struct, frozen=True):
-    """How a run ended."""
+    """How a run ended. `lost_residual` has, for workers that have left, the norm of what their codec held back."""
 
     folder: str
     sync: str
@@ -59,6 +62,10 @@ class Summary(Struct, frozen=True):
     workers: list[WorkerSummary]
     lost: list[str]
     error: str | None = None
+    codec: str = "none"
+    sent: int = 0
+    saved: int = 0
+    lost_residual: dict[int, float] = {}
 
 
 class ScriptRun:
@@ -88,6 +95,7 @@ class ScriptRun:
         self.error: NodeError | None = None
         self.lost: list[str] = []  # workers that were killed, or the State Server; the others went on
         self.progress: dict[int, Progress] = {}
+        self._lost_residual: dict[int, float] = {}
         self._news: News = News()
         self._cluster = LocalCluster(
             job,
@@ -133,6 +141,8 @@ class ScriptRun:
                     self.lost.append(name)
             elif name.startswith("worker"):
                 yield from self._said(int(name.split()[1]), line)
+            elif isinstance(line, Result) and line.value is not None and name.startswith("server"):
+                add_norms(self._lost_residual, {int(w): norm for w, norm in line.value["lost_residual"].items()})
             if isinstance(line, Result) and (name != STATE_SERVER or line.kind is None):
                 silent.discard(name)
                 if self._is_the_end(name, line):
@@ -152,7 +162,20 @@ class ScriptRun:
         iterations = sum(worker.iterations for worker in workers)
         error = None if self.error is None else str(self.error)
         rate = iterations / max(seconds, 1e-9)
-        return Summary(str(self.folder), self.job.sync, seconds, iterations, rate, workers, self.lost, error)
+        return Summary(
+            str(self.folder),
+            self.job.sync,
+            seconds,
+            iterations,
+            rate,
+            workers,
+            self.lost,
+            error,
+            self.job.codec,
+            sum(worker.sent for worker in workers),
+            sum(worker.saved for worker in workers),
+            self._lost_residual,
+        )
 
     def _said(self, worker: int, line: object) -> Iterator[Wrote | Reported]:
         yield from self._written()
@@ -220,4 +243,6 @@ def _summary(worker: int, progress: Progress) -> WorkerSummary:
         progress.waiting / total if total else 0.0,
         progress.samples,
         progress.held_for,
+        progress.sent,
+        progress.saved,
     )

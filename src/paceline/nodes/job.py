@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from paceline.nodes.errors import WrongRequest
 from paceline.params import Optimizer
+from paceline.params.codecs import CodecError, codec_of
 from paceline.sync import parse
 from paceline.sync.models.base import Model, UpdateRule
 from paceline.sync.models.esync import ESync
@@ -28,7 +29,8 @@ class Job(Struct, frozen=True, kw_only=True):
 
     `deterministic` sums the gradients of a round in the order of the workers' numbers, so that BSP gives the same bits
     as one process. `barrier` makes every pull wait for all workers to meet at the coordinator first: slower, and only
-    there to be compared with. A worker that is silent for `silence` seconds counts as dead.
+    there to be compared with. A worker that is silent for `silence` seconds counts as dead. `codec` says how gradients
+    are written on the way to the servers.
     """
 
     workers: int
@@ -43,6 +45,7 @@ class Job(Struct, frozen=True, kw_only=True):
     barrier: bool = False
     start_within: float = 60.0
     silence: float = 10.0
+    codec: str = "none"
 
     def __post_init__(self) -> None:
         for name, least in (("workers", 1), ("servers", 1), ("shards_per_server", 1)):
@@ -51,6 +54,10 @@ class Job(Struct, frozen=True, kw_only=True):
         for name in ("start_within", "silence"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise WrongRequest(f"{name} is {getattr(self, name)}; it is a number of seconds above 0")
+        try:
+            codec_of(self.codec)
+        except CodecError as error:
+            raise WrongRequest(str(error)) from None
         model = parse(self.sync)
         if self.deterministic and not waits_for_its_round(model, self.update, self.workers):
             raise WrongRequest(

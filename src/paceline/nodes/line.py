@@ -8,6 +8,7 @@ import torch
 
 from paceline.nodes import messages as m
 from paceline.nodes.memory import tensor_over
+from paceline.params.codecs import Codec
 from paceline.wire import Channel, Incoming, Segment
 
 SMALL = 64 * 1024  # gradients up to this size land in ordinary memory
@@ -30,6 +31,25 @@ class Landing:
             self._segment.close()
 
 
+class Decoding(Landing):
+    """Where encoded gradients of one worker are put, and the row that each is decoded to as soon as it is there.
+
+    The row is in use until the gradient has been used, and so are the bytes, also where they are the worker's own: they
+    are its credit for one gradient.
+    """
+
+    def __init__(self, codec: Codec, size: int, dtype: torch.dtype) -> None:
+        super().__init__(codec.nbytes(size, dtype.itemsize), torch.uint8)
+        self._codec = codec
+        self.row = torch.zeros(size, dtype=dtype)
+
+    def decode(self, payload: memoryview) -> torch.Tensor:
+        """CodecError if these bytes are no gradient."""
+        encoded = self.values if payload is self.view else tensor_over(payload, torch.uint8)
+        self._codec.decode(encoded, self.row)
+        return self.row
+
+
 class Line:
     """A worker's connection to this shard, and where its gradients land if they come over a socket."""
 
@@ -37,6 +57,8 @@ class Line:
         self.channel = channel
         self.member = member
         self.landing: Landing | None = None
+        self.decoding: Decoding | None = None  # instead, for gradients that are encoded
+        self.residual = 0.0  # the norm of what the worker's codec held back when it last pushed
         self.gathered: dict[int, Gradient] = {}  # by round: whose memory is still needed
 
     def send(
@@ -50,17 +72,23 @@ class Line:
 
 
 class Gradient:
-    """A gradient that has come and is still in its worker's memory."""
+    """A gradient that has come and is still in its worker's memory, or in the row that it was decoded to."""
 
-    def __init__(self, line: Line, push: m.Push, incoming: Incoming, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        line: Line,
+        push: m.Push,
+        incoming: Incoming,
+        values: torch.Tensor,
+        landing: Landing | None,
+    ) -> None:
         self.line = line
         self.push = push
         self.key = line.member.worker + LIVES * line.member.incarnation
         self.freed = False
         self._incoming = incoming
-        self._landing = line.landing if line.landing and incoming.payload is line.landing.view else None
-        assert incoming.payload is not None
-        self.values = self._landing.values if self._landing else tensor_over(incoming.payload, dtype)
+        self._landing = landing
+        self.values = values
 
     def free(self) -> None:
         """It has been used: the worker may write there again."""

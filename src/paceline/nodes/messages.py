@@ -218,6 +218,7 @@ class Push(Message, frozen=True):
 
     With `pull` it is also the pull of the same iteration. `norms` has |w|² and |g|² of whole tensors that the shard has
     only a part of, for LARS. `rates` are learning rates to use instead of the optimizer's, one for each group.
+    `residual` is the norm of what the worker's codec has held back so far.
     """
 
     shard: int
@@ -229,6 +230,7 @@ class Push(Message, frozen=True):
     pull: bool = False
     norms: dict[str, tuple[float, float]] = {}
     rates: tuple[float, ...] | None = None
+    residual: float = 0.0
 
 
 class Pull(Message, frozen=True):

@@ -12,6 +12,7 @@ import torch
 
 from paceline.nodes import messages as m
 from paceline.nodes.coordinator import BEATS, no_payload
+from paceline.nodes.encoding import add_norms
 from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
 from paceline.nodes.norm_exchange import partners
@@ -87,6 +88,14 @@ class Server:
                     host.idle()
         if self._error is not None:
             raise self._error
+
+    @property
+    def lost_residual(self) -> dict[int, float]:
+        """By worker that has left: the norm of what its codec still held back."""
+        lost: dict[int, float] = {}
+        for host in self.hosts.values():
+            add_norms(lost, host.lost_residual)
+        return lost
 
     def close(self) -> None:
         self._loop.close()
@@ -214,7 +223,7 @@ class Server:
         try:
             for host in self.hosts.values() if shard is None else [self.hosts[shard]]:
                 host.change(sync)
-        except (ModelError, KeyError) as error:
+        except (ModelError, WrongRequest, KeyError) as error:
             return str(error)
         return None
 
@@ -262,7 +271,7 @@ class Server:
             self._decoded = header, message
             if not isinstance(message, m.Push | m.Initial | m.Row):
                 raise WrongRequest(f"a {type(message).__name__} came with {size} bytes")
-            return self._host(message.shard).landing(member, size)
+            return self._host(message.shard).landing(member, message, size)
         except WrongRequest as error:
             raise FrameError("", str(error)) from None
 

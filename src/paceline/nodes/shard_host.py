@@ -8,7 +8,8 @@ wait in a row until they can be carried out. What they may have to wait for is
 - the norms of tensors that are cut between servers, for LARS.
 
 A gradient stays where it landed until it has been used: in the segment that its worker shares with the server, or in
-this shard's landing place for what comes over a socket. Only then may the worker write the next one there.
+this shard's landing place for what comes over a socket. Only then may the worker write the next one there. One that is
+encoded is decoded on arrival, into a row that the shard has for each worker.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +25,17 @@ import torch
 from torch import Tensor
 
 from paceline.nodes import messages as m
+from paceline.nodes.encoding import add_norms, check_lars
 from paceline.nodes.errors import WrongRequest
 from paceline.nodes.job import Job
-from paceline.nodes.line import Gradient, Landing, Line
+from paceline.nodes.line import Decoding, Gradient, Landing, Line
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
 from paceline.nodes.snapshot import number_of, tensor_of
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
 from paceline.params.backups import Backups
+from paceline.params.codecs import CodecError, codec_of
 from paceline.params.compensation import SQUARES
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
@@ -107,8 +111,11 @@ class ShardHost:
         self.place = place
         self.initialised = False
         self.refused = 0  # gradients that were not finite
+        self.lost_residual: dict[int, float] = {}  # by worker that has left: the norm of what its codec held back
         self.nbytes = place.size * dtype.itemsize
         self.patience = max(0.002, 2 * self.nbytes / SUMMED_PER_SECOND)
+        self._codec = codec_of(job.codec)
+        self.encoded_nbytes = self.nbytes if self._codec is None else self._codec.nbytes(place.size, dtype.itemsize)
         workers = [member.worker for member in members]
         self.machine = Shard(job.sync, workers, job.seed, index=place.shard, update=job.update)
         self.segments = (Segment(self.nbytes), Segment(self.nbytes))
@@ -117,6 +124,7 @@ class ShardHost:
             optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic, crew=crew
         )
         self._dtype = dtype
+        self._update = job.update
         self._clock = clock
         self._call_at = call_at
         self._trace = trace
@@ -187,7 +195,9 @@ class ShardHost:
         self.work()
 
     def push(self, member: m.Member, push: m.Push, incoming: Incoming) -> None:
-        gradient = self._gradient(member, push, incoming)
+        gradient = (
+            self._gradient(member, push, incoming) if self._codec is None else self._decode(member, push, incoming)
+        )
         try:
             self.store.updater.check_rates(push.rates)
         except ParameterError as error:
@@ -205,12 +215,16 @@ class ShardHost:
         line = self._lines.get(member.worker)
         if line is not None and line.member == member:
             del self._lines[member.worker]
-            if line.landing is not None:
-                line.landing.close()
+            for landing in (line.landing, line.decoding):
+                if landing is not None:
+                    landing.close()
+            if line.residual:
+                add_norms(self.lost_residual, {member.worker: line.residual})
         self._todo.append((Gone(member), None))
         self._decide(Left(member.worker, member.incarnation))
 
     def change(self, sync: str) -> None:
+        check_lars(self._codec, self.store.updater.optimizer, sync, self._update)
         self._todo.append((Compensating(parse(sync).compensation), None))
         self._decide(SetModel(sync))
 
@@ -220,12 +234,14 @@ class ShardHost:
             self._exchange.theirs(norms.shard, norms.to, norms.rounds)
             self.work()
 
-    def landing(self, member: m.Member, size: int) -> memoryview | None:
+    def landing(self, member: m.Member, message: m.Push | m.Initial | m.Row, size: int) -> memoryview | None:
         """Where a payload of this worker is to land; None while the one before it is still in use."""
         line = self._lines.get(member.worker)
-        if line is None or size != self.nbytes:
-            raise WrongRequest(f"{size} bytes from worker {member.worker} for shard {self.place.shard}: {self.nbytes}")
-        landing = line.landing = line.landing or Landing(self.nbytes, self._dtype)
+        encoded = self._codec is not None and isinstance(message, m.Push)
+        takes = self.encoded_nbytes if encoded else self.nbytes
+        if line is None or size != takes:
+            raise WrongRequest(f"{size} bytes from worker {member.worker} for shard {self.place.shard}: {takes}")
+        landing = self._decoding(line) if encoded else self._landing(line)
         if landing.taken:
             self._absorb(line)
         if landing.taken:
@@ -422,10 +438,43 @@ class ShardHost:
         return self._gradient(member, m.Push(self.place.shard, -1, -1), incoming)
 
     def _gradient(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
+        """What has come as it is."""
+        line, payload = self._payload(member, incoming, self.nbytes)
+        landing = line.landing if line.landing and payload is line.landing.view else None
+        return Gradient(line, push, incoming, landing.values if landing else tensor_over(payload, self._dtype), landing)
+
+    def _decode(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
+        """What has come encoded."""
+        line, payload = self._payload(member, incoming, self.encoded_nbytes)
+        decoding = self._decoding(line)
+        if payload is not decoding.view:
+            if decoding.taken:
+                raise WrongRequest(f"worker {member.worker} has a gradient under way to shard {self.place.shard}")
+            decoding.taken = True
+        if not (isfinite(push.residual) and push.residual >= 0):
+            raise WrongRequest(f"worker {member.worker} holds back {push.residual}; it is a number from 0")
+        try:
+            values = decoding.decode(payload)
+        except CodecError as error:
+            raise WrongRequest(f"worker {member.worker}: {error}") from None
+        line.residual = push.residual
+        return Gradient(line, push, incoming, values, decoding)
+
+    def _payload(self, member: m.Member, incoming: Incoming, takes: int) -> tuple[Line, memoryview]:
         line, payload = self._lines.get(member.worker), incoming.payload
         if line is None or line.member is not member:
             raise WrongRequest(f"worker {member.worker} is not connected to shard {self.place.shard}")
-        if payload is None or payload.nbytes != self.nbytes:
+        if payload is None or payload.nbytes != takes:
             size = 0 if payload is None else payload.nbytes
-            raise WrongRequest(f"shard {self.place.shard} takes {self.nbytes} bytes, and {size} have come")
-        return Gradient(line, push, incoming, self._dtype)
+            raise WrongRequest(f"shard {self.place.shard} takes {takes} bytes, and {size} have come")
+        return line, payload
+
+    def _landing(self, line: Line) -> Landing:
+        line.landing = line.landing or Landing(self.nbytes, self._dtype)
+        return line.landing
+
+    def _decoding(self, line: Line) -> Decoding:
+        if line.decoding is None:
+            assert self._codec is not None
+            line.decoding = Decoding(self._codec, self.place.size, self._dtype)
+        return line.decoding

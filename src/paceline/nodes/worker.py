@@ -26,12 +26,14 @@ from torch import Tensor
 
 from paceline.nodes import messages as m
 from paceline.nodes.control import Control
+from paceline.nodes.encoding import Encoding, check_lars, check_momentum
 from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
 from paceline.nodes.pump import Pump
 from paceline.nodes.replica import Replica, Values
 from paceline.nodes.snapshot import Snapshot, Taking
 from paceline.params import Optimizer, Space
+from paceline.params.codecs import codec_of
 from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.worker import Worker as Machine
@@ -105,6 +107,9 @@ class Worker:
         self._lars = (optimizer or job.optimizer).name == "lars"
         if in_place and self._lars:
             raise WrongRequest("lars needs the norms of all parameters after parts are given back; not with in_place")
+        self._codec = codec_of(job.codec)
+        check_lars(self._codec, optimizer or job.optimizer, job.sync, job.update)
+        check_momentum(self._codec, optimizer or job.optimizer)
         self.job = job
         self.in_place = in_place
         self.number = number
@@ -113,9 +118,11 @@ class Worker:
         self.refused = 0  # how many of its gradients had NaN or Inf in them
         self.dropped = 0  # how many came too late
         self.sent = self.received = 0  # bytes of gradients and of parameters
+        self.saved = 0  # bytes of gradients that the codec made unnecessary
         self.held_for: Counter[int] = Counter()  # how often a pull of this one was held for which worker
         self.rates: tuple[float, ...] | None = None  # learning rates of the groups, if not the optimizer's own
         self._replica = Replica(Space(shapes), dtype, in_place=in_place)
+        self._encoding: Encoding | None = None
         self._not_finite = not_finite
         self._network = network
         self._clock = clock
@@ -180,6 +187,8 @@ class Worker:
         self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
         self._replica.arrange(begin.places)
+        if self._codec is not None:
+            self._encoding = Encoding(self._codec, begin.places, self._replica.gradients)
         self._servers = begin.servers
         self._connect(begin)
         self._running = True
@@ -212,6 +221,8 @@ class Worker:
         self._control.close()
         self._loop.close()
         self._replica.segment.close()
+        if self._encoding is not None:
+            self._encoding.close()
 
     # Training.
 
@@ -353,6 +364,8 @@ class Worker:
 
     def _answered(self, answer: m.Answer) -> None:
         self.dropped += answer.outcome == "dropped"
+        if answer.outcome != "applied" and self._encoding is not None:
+            self._encoding.take_back(answer.shard, answer.iteration)
         if answer.outcome == "refused":
             self.refused += 1
             if self._not_finite == "raise":
@@ -389,16 +402,28 @@ class Worker:
             self._replica.write(gradients)
 
     def _push(self, shards: Sequence[int], *, answer: bool, pull: bool = False) -> Handle:
+        encoding = self._encoding
+        if encoding is not None:
+            free = encoding.free
+            self._wait(lambda: all(map(free, shards)), None, "the servers to take the last gradient")
         push = self._machine.push(self._replica.significance() if self._weigh else 0.0)
         i = push.iteration
         handle = Handle(self, f"the push of iteration {i}", shards)
         for shard in shards:
             self._pushes[shard, i] = handle
             norms = self._replica.norms(shard) if self._lars else {}
-            message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms, self.rates)
+            held_back = 0.0 if encoding is None else encoding.encode(shard, i)
+            message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms, self.rates, held_back)
             self._replica.give_back([shard])
             self._send(self.places[shard], message, payload=True)
         return handle
+
+    def _as_it_travels(self, shard: int, gradient: memoryview) -> memoryview:
+        """The gradient of a shard, or what it was encoded to."""
+        bulk = gradient if self._encoding is None else self._encoding.send(shard)
+        self.sent += bulk.nbytes
+        self.saved += gradient.nbytes - bulk.nbytes
+        return bulk
 
     def _send_pull(self) -> Handle:
         self._check_running()
@@ -437,6 +462,8 @@ class Worker:
             channel.peer = f"server {server}"
             channel.sink = self._landing
             channel.share(self._replica.segment)
+            if self._encoding is not None:
+                channel.share(self._encoding.segment)
             self._channels[server] = channel
             self._loop.add(channel, self._message, partial(self._closed, server))
 
@@ -447,13 +474,16 @@ class Worker:
         if payload:
             self._sending += 1
             bulk = self._replica.outgoing(place)
-            self.sent += bulk.nbytes
-            channel.send(m.encode(message), bulk, self._taken)
+            if isinstance(message, m.Push):
+                bulk = self._as_it_travels(place.shard, bulk)
+            channel.send(m.encode(message), bulk, partial(self._taken, place.shard))
         else:
             channel.send(m.encode(message))
 
-    def _taken(self) -> None:
+    def _taken(self, shard: int) -> None:
         self._sending -= 1
+        if self._encoding is not None:
+            self._encoding.taken(shard)
 
     def _go_on(self) -> int:
         self._wait(self._can_go_on, None, f"the parameters after iteration {self.iteration}")

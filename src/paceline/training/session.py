@@ -41,6 +41,7 @@ class Progress(Struct, frozen=True):
     held_for: dict[int, int] = {}  # by worker: how often a pull was held for it
     sent: int = 0  # bytes of gradients
     received: int = 0  # bytes of parameters
+    saved: int = 0  # bytes of gradients that a codec made unnecessary
 
 
 class Session:
@@ -127,9 +128,12 @@ class Session:
     def progress(self) -> Progress:
         worker = self._worker
         iteration, sent, received = (0, 0, 0) if worker is None else (worker.iteration, worker.sent, worker.received)
+        saved = 0 if worker is None else worker.saved
         samples = None if self.batch_size is None else self.batch_size * self._steps
         held_for = {} if worker is None else dict(worker.held_for)
-        return Progress(iteration, self._steps, self._computing, self._waiting, samples, held_for, sent, received)
+        return Progress(
+            iteration, self._steps, self._computing, self._waiting, samples, held_for, sent, received, saved
+        )
 
     def before_leaving(self, call: Callable[[], None]) -> None:
         """Something that has to be finished while the run is still on."""
