@@ -14,6 +14,7 @@ import torch
 
 from paceline.nodes import Job, Worker, WrongRequest
 from paceline.nodes import messages as m
+from paceline.nodes.encoding import Encoding
 from paceline.params import Optimizer, Space, elastic
 from paceline.params.codecs import codec_of
 from paceline.wire import Limits, MemoryNetwork, SocketNetwork
@@ -95,6 +96,20 @@ def test_no_gradient_is_lost_or_mixed_with_another_on_any_wire(wire: str, sync: 
     for result in on_threads(job, programs.numbered, {"size": size, "steps": 8}, network=network):
         assert result["wrong"] == []
         assert result["compared"] > 0
+
+
+def test_what_is_under_way_stays_as_it_is() -> None:
+    gradients = torch.ones(1000)
+    codec = codec_of("fp16")
+    assert codec is not None
+    encoding = Encoding(codec, [m.Place(0, 0, 301, 0), m.Place(1, 301, 1000, 0)], gradients)
+    for shard, size in enumerate((301, 699)):
+        encoding.encode(shard, 0)
+        assert torch.frombuffer(encoding.send(shard), dtype=torch.float16).tolist() == [1.0] * size
+    assert not encoding.free(0)
+    encoding.taken(1)
+    assert [encoding.free(0), encoding.free(1)] == [False, True]
+    encoding.close()
 
 
 def dropped(seat: Any) -> dict[str, Any]:
