@@ -72,9 +72,9 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "payloads of any size land",
-        "nodes/shard_host.py",
-        "if line is None or size != takes:",
-        "if line is None:",
+        "nodes/line.py",
+        "        if size != nbytes:\n",
+        "        if False:\n",
         "tests/nodes/test_server.py",
     ),
     NodeMutant(
@@ -425,9 +425,9 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "an encoded gradient is taken for a plain one",
-        "nodes/shard_host.py",
-        "encoded = self._codec is not None and isinstance(message, m.Push)",
-        "encoded = self._codec is not None",
+        "nodes/line.py",
+        "nbytes = takes.gradient_nbytes if isinstance(message, m.Push) else takes.nbytes",
+        "nbytes = takes.gradient_nbytes",
         "tests/nodes/test_codecs.py",
     ),
     NodeMutant(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
+from typing import NamedTuple
 
 import torch
 
 from paceline.nodes import messages as m
+from paceline.nodes.errors import WrongRequest
 from paceline.nodes.memory import tensor_over
-from paceline.params.codecs import Codec
+from paceline.params.codecs import Codec, CodecError
 from paceline.wire import Channel, Incoming, Segment
 
 SMALL = 64 * 1024  # gradients up to this size land in ordinary memory
@@ -50,16 +53,92 @@ class Decoding(Landing):
         return self.row
 
 
+class Format(NamedTuple):
+    """What a shard takes: so many elements of a type, and gradients by this codec."""
+
+    shard: int
+    size: int
+    dtype: torch.dtype
+    codec: Codec | None
+
+    @property
+    def nbytes(self) -> int:
+        """Of what comes as it is."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def gradient_nbytes(self) -> int:
+        """Of what comes with a push."""
+        return self.nbytes if self.codec is None else self.codec.nbytes(self.size, self.dtype.itemsize)
+
+
 class Line:
     """A worker's connection to this shard, and where its gradients land if they come over a socket."""
 
-    def __init__(self, channel: Channel, member: m.Member) -> None:
+    def __init__(self, channel: Channel, member: m.Member, takes: Format) -> None:
         self.channel = channel
         self.member = member
-        self.landing: Landing | None = None
-        self.decoding: Decoding | None = None  # instead, for gradients that are encoded
-        self.residual = 0.0  # the norm of what the worker's codec held back when it last pushed
         self.gathered: dict[int, Gradient] = {}  # by round: whose memory is still needed
+        self.residual = 0.0  # the norm of what the worker's codec held back when it last pushed
+        self._takes = takes
+        self._landing: Landing | None = None
+        self._decoding: Decoding | None = None  # instead, for gradients that are encoded
+
+    def landing(self, message: m.Push | m.Initial | m.Row, size: int) -> Landing:
+        """Where such a payload belongs, taken or not."""
+        takes = self._takes
+        nbytes = takes.gradient_nbytes if isinstance(message, m.Push) else takes.nbytes
+        if size != nbytes:
+            raise WrongRequest(f"{size} bytes from worker {self.member.worker} for shard {takes.shard}: {nbytes}")
+        if takes.codec is not None and isinstance(message, m.Push):
+            self._decoding = self._decoding or Decoding(takes.codec, takes.size, takes.dtype)
+            return self._decoding
+        self._landing = self._landing or Landing(nbytes, takes.dtype)
+        return self._landing
+
+    def gradient(self, push: m.Push, incoming: Incoming) -> Gradient:
+        """What has come with a push, decoded if need be."""
+        if self._takes.codec is None:
+            return self._plain(push, incoming)
+        payload = self._payload(incoming, self._takes.gradient_nbytes)
+        decoding = self.landing(push, payload.nbytes)
+        assert isinstance(decoding, Decoding)
+        if payload is not decoding.view:
+            if decoding.taken:
+                raise WrongRequest(f"worker {self.member.worker} has a gradient under way to shard {push.shard}")
+            decoding.taken = True
+        if not (isfinite(push.residual) and push.residual >= 0):
+            raise WrongRequest(f"worker {self.member.worker} holds back {push.residual}; it is a number from 0")
+        try:
+            values = decoding.decode(payload)
+        except CodecError as error:
+            raise WrongRequest(f"worker {self.member.worker}: {error}") from None
+        self.residual = push.residual
+        return Gradient(self, push, incoming, values, decoding)
+
+    def first(self, incoming: Incoming) -> Gradient:
+        """What has come before any gradient: parameters, or what the optimizer is to remember."""
+        return self._plain(m.Push(self._takes.shard, -1, -1), incoming)
+
+    def _plain(self, push: m.Push, incoming: Incoming) -> Gradient:
+        """What has come as it is."""
+        payload = self._payload(incoming, self._takes.nbytes)
+        landing = self._landing if self._landing and payload is self._landing.view else None
+        values = landing.values if landing else tensor_over(payload, self._takes.dtype)
+        return Gradient(self, push, incoming, values, landing)
+
+    def close(self) -> None:
+        """The worker is gone."""
+        for landing in (self._landing, self._decoding):
+            if landing is not None:
+                landing.close()
+
+    def _payload(self, incoming: Incoming, nbytes: int) -> memoryview:
+        payload = incoming.payload
+        if payload is None or payload.nbytes != nbytes:
+            size = 0 if payload is None else payload.nbytes
+            raise WrongRequest(f"shard {self._takes.shard} takes {nbytes} bytes, and {size} have come")
+        return payload
 
     def send(
         self, message: m.AnyMessage, payload: memoryview | None = None, done: Callable[[], None] | None = None
@@ -75,12 +154,7 @@ class Gradient:
     """A gradient that has come and is still in its worker's memory, or in the row that it was decoded to."""
 
     def __init__(
-        self,
-        line: Line,
-        push: m.Push,
-        incoming: Incoming,
-        values: torch.Tensor,
-        landing: Landing | None,
+        self, line: Line, push: m.Push, incoming: Incoming, values: torch.Tensor, landing: Landing | None
     ) -> None:
         self.line = line
         self.push = push

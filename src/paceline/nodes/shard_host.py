@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,14 +27,14 @@ from paceline.nodes import messages as m
 from paceline.nodes.encoding import add_norms, check_lars
 from paceline.nodes.errors import WrongRequest
 from paceline.nodes.job import Job
-from paceline.nodes.line import Decoding, Gradient, Landing, Line
+from paceline.nodes.line import Format, Gradient, Line
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
 from paceline.nodes.snapshot import number_of, tensor_of
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
 from paceline.params.backups import Backups
-from paceline.params.codecs import CodecError, codec_of
+from paceline.params.codecs import codec_of
 from paceline.params.compensation import SQUARES
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
@@ -115,7 +114,7 @@ class ShardHost:
         self.nbytes = place.size * dtype.itemsize
         self.patience = max(0.002, 2 * self.nbytes / SUMMED_PER_SECOND)
         self._codec = codec_of(job.codec)
-        self.encoded_nbytes = self.nbytes if self._codec is None else self._codec.nbytes(place.size, dtype.itemsize)
+        self._takes = Format(place.shard, place.size, dtype, self._codec)
         workers = [member.worker for member in members]
         self.machine = Shard(job.sync, workers, job.seed, index=place.shard, update=job.update)
         self.segments = (Segment(self.nbytes), Segment(self.nbytes))
@@ -158,7 +157,7 @@ class ShardHost:
 
     def connect(self, channel: Channel, member: m.Member) -> None:
         """From here on this very member is named in what comes over the channel."""
-        self._lines[member.worker] = Line(channel, member)
+        self._lines[member.worker] = Line(channel, member, self._takes)
         for segment in self.segments:
             channel.share(segment)
 
@@ -195,9 +194,7 @@ class ShardHost:
         self.work()
 
     def push(self, member: m.Member, push: m.Push, incoming: Incoming) -> None:
-        gradient = (
-            self._gradient(member, push, incoming) if self._codec is None else self._decode(member, push, incoming)
-        )
+        gradient = self._line(member).gradient(push, incoming)
         try:
             self.store.updater.check_rates(push.rates)
         except ParameterError as error:
@@ -215,9 +212,7 @@ class ShardHost:
         line = self._lines.get(member.worker)
         if line is not None and line.member == member:
             del self._lines[member.worker]
-            for landing in (line.landing, line.decoding):
-                if landing is not None:
-                    landing.close()
+            line.close()
             if line.residual:
                 add_norms(self.lost_residual, {member.worker: line.residual})
         self._todo.append((Gone(member), None))
@@ -237,11 +232,9 @@ class ShardHost:
     def landing(self, member: m.Member, message: m.Push | m.Initial | m.Row, size: int) -> memoryview | None:
         """Where a payload of this worker is to land; None while the one before it is still in use."""
         line = self._lines.get(member.worker)
-        encoded = self._codec is not None and isinstance(message, m.Push)
-        takes = self.encoded_nbytes if encoded else self.nbytes
-        if line is None or size != takes:
-            raise WrongRequest(f"{size} bytes from worker {member.worker} for shard {self.place.shard}: {takes}")
-        landing = self._decoding(line) if encoded else self._landing(line)
+        if line is None:
+            raise WrongRequest(f"worker {member.worker} is not connected to shard {self.place.shard}")
+        landing = line.landing(message, size)
         if landing.taken:
             self._absorb(line)
         if landing.taken:
@@ -435,46 +428,10 @@ class ShardHost:
     def _first(self, member: m.Member, incoming: Incoming) -> Gradient:
         if self.initialised:
             raise WrongRequest(f"shard {self.place.shard} has its first parameters already")
-        return self._gradient(member, m.Push(self.place.shard, -1, -1), incoming)
+        return self._line(member).first(incoming)
 
-    def _gradient(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
-        """What has come as it is."""
-        line, payload = self._payload(member, incoming, self.nbytes)
-        landing = line.landing if line.landing and payload is line.landing.view else None
-        return Gradient(line, push, incoming, landing.values if landing else tensor_over(payload, self._dtype), landing)
-
-    def _decode(self, member: m.Member, push: m.Push, incoming: Incoming) -> Gradient:
-        """What has come encoded."""
-        line, payload = self._payload(member, incoming, self.encoded_nbytes)
-        decoding = self._decoding(line)
-        if payload is not decoding.view:
-            if decoding.taken:
-                raise WrongRequest(f"worker {member.worker} has a gradient under way to shard {self.place.shard}")
-            decoding.taken = True
-        if not (isfinite(push.residual) and push.residual >= 0):
-            raise WrongRequest(f"worker {member.worker} holds back {push.residual}; it is a number from 0")
-        try:
-            values = decoding.decode(payload)
-        except CodecError as error:
-            raise WrongRequest(f"worker {member.worker}: {error}") from None
-        line.residual = push.residual
-        return Gradient(line, push, incoming, values, decoding)
-
-    def _payload(self, member: m.Member, incoming: Incoming, takes: int) -> tuple[Line, memoryview]:
-        line, payload = self._lines.get(member.worker), incoming.payload
+    def _line(self, member: m.Member) -> Line:
+        line = self._lines.get(member.worker)
         if line is None or line.member is not member:
             raise WrongRequest(f"worker {member.worker} is not connected to shard {self.place.shard}")
-        if payload is None or payload.nbytes != takes:
-            size = 0 if payload is None else payload.nbytes
-            raise WrongRequest(f"shard {self.place.shard} takes {takes} bytes, and {size} have come")
-        return line, payload
-
-    def _landing(self, line: Line) -> Landing:
-        line.landing = line.landing or Landing(self.nbytes, self._dtype)
-        return line.landing
-
-    def _decoding(self, line: Line) -> Decoding:
-        if line.decoding is None:
-            assert self._codec is not None
-            line.decoding = Decoding(self._codec, self.place.size, self._dtype)
-        return line.decoding
+        return line
