@@ -384,8 +384,8 @@ NODE_MUTANTS = [
     NodeMutant(
         "a sample of the largest is believed",
         "params/codecs/top_k.py",
-        "int(MARGIN * count * sample.size / sizes.size) + 1",
-        "1",
+        "    if kept >= sample.size or among.size < count:\n",
+        "    if kept >= sample.size:\n",
         "tests/params/test_codecs.py",
     ),
     NodeMutant(

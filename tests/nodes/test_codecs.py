@@ -229,6 +229,18 @@ def test_bytes_that_are_no_gradient_end_that_connection_alone(
     assert torch.frombuffer(raw.values, dtype=torch.float32).tolist()[2:] == [0.0] * 4
 
 
+def test_a_gradient_that_comes_before_the_last_was_used_does_not_overwrite_it() -> None:
+    raw = RawWorker("bsp", workers=2, codec="top_k(share=0.34)")
+    channels = [begun(raw), raw.connect(m.WorkerHello(1, os.getpid(), 0))]
+    for channel in channels:
+        channel.send(m.encode(m.Push(0, 0, 0)), top_2(0, 1))
+        channel.send(m.encode(m.Push(0, 1, 1)), top_2(2, 3))
+    channels[0].send(m.encode(m.Pull(0, 1)))
+    raw.expect(m.Parameters, 2)
+    raw.close()
+    assert torch.frombuffer(raw.values, dtype=torch.float32).tolist() == [-1.0, -1.0, -1.0, -1.0, 0.0, 0.0]
+
+
 def test_what_a_lost_worker_held_back_is_counted(raw: RawWorker) -> None:
     channel = begun(raw)
     for iteration, residual in enumerate((9.0, 2.5)):
