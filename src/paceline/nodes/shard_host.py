@@ -149,7 +149,6 @@ class ShardHost:
         }
         self._gathered: dict[int, list[Gradient]] = {}  # by open round
         self._unsummed = False  # has anything been gathered since the last time there was nothing to do?
-        self._update = job.update
         self._backups: Backups | None = None  # what workers were given, where delays are compensated
         self._compensate(Compensating(self.machine.model.compensation))
 
