@@ -15,7 +15,7 @@ from paceline.sync.models.pssp import PSSP
 from paceline.sync.models.ssp import SSP
 
 if TYPE_CHECKING:
-    from paceline.training import CheckpointError, Optimizer, load_checkpoint, save_checkpoint, shard
+    from paceline.training import CheckpointError, Optimizer, load_checkpoint, report, save_checkpoint, seed, shard
 
 __all__ = [
     "ASP",
@@ -32,11 +32,13 @@ __all__ = [
     "ElasticBSP",
     "Optimizer",
     "load_checkpoint",
+    "report",
     "save_checkpoint",
+    "seed",
     "shard",
 ]
 
-NEED_TORCH = ("CheckpointError", "Optimizer", "load_checkpoint", "save_checkpoint", "shard")
+NEED_TORCH = ("CheckpointError", "Optimizer", "load_checkpoint", "report", "save_checkpoint", "seed", "shard")
 
 
 def __getattr__(name: str) -> Any:

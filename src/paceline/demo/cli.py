@@ -59,7 +59,7 @@ def demo(
 
 def _learn(sync: str, target: float, folder: Path, quiet: bool) -> Learnt:
     from paceline.demo.compare import learn
-    from paceline.launch.run import Reported, Wrote
+    from paceline.launch.run import Reported, Update
     from paceline.nodes import Job
     from paceline.observe.progress import ProgressView
     from paceline.slowness import parse as parse_slowness
@@ -68,7 +68,7 @@ def _learn(sync: str, target: float, folder: Path, quiet: bool) -> Learnt:
     console.quiet = quiet
     with ProgressView(console, WORKERS, f"{sync}: digits to {target:.0%}") as view:
 
-        def watch(update: Reported | Wrote) -> None:
+        def watch(update: Update) -> None:
             if isinstance(update, Reported):
                 view.report(update.worker, update.progress)
 

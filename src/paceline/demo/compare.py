@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from paceline.launch.run import Reported, ScriptRun, Summary, Wrote
+from paceline.launch.run import ScriptRun, Summary, Update, Wrote
 from paceline.nodes import Job, NodeError
 from paceline.observe.recorded import timeline
 from paceline.observe.trace import read
@@ -15,7 +15,7 @@ from paceline.sim.record import Timeline
 from paceline.slowness import Slowness
 
 SCRIPT = Path(__file__).parent / "digits.py"
-Watch = Callable[[Reported | Wrote], None]
+Watch = Callable[[Update], None]
 
 
 class Learnt(Struct, frozen=True):

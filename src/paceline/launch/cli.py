@@ -110,8 +110,10 @@ def serve(
     The workers find the run by PACELINE_RUN, the folder that this prints. It ends when all of them are done.
     """
     from paceline.launch.local import LocalCluster
-    from paceline.nodes import NodeError
+    from paceline.nodes import DDP, NodeError
 
+    if sync == DDP:
+        stop("ddp has no servers that could be started; use torchrun alone, or paceline run --sync ddp")
     job = replace(
         _job(workers, servers, sync, seed, deterministic=deterministic, codec=codec), start_within=SERVE_WITHIN
     )
@@ -142,6 +144,8 @@ def sync(
     _parse(expression)
     try:
         there = RunFile.read(run)
+        if there.job.by_ddp:
+            stop(f"{run} runs under ddp, which has no servers that could change the model")
         change(there.job, SocketNetwork(wire=there.wire, token=there.token), there.coordinator, expression, shard)
     except (NodeError, WireError) as error:
         stop(f"{run}: {error}")
@@ -150,7 +154,7 @@ def sync(
 
 def _watch(started: ScriptRun, *, quiet: bool) -> Summary:
     """Show it until it is over; with Ctrl-C it is over at once."""
-    from paceline.launch.run import Reported
+    from paceline.launch.run import Reported, Wrote
     from paceline.observe.progress import ProgressView
 
     console = console_for_figures()
@@ -160,7 +164,7 @@ def _watch(started: ScriptRun, *, quiet: bool) -> Summary:
             for update in started.updates():
                 if isinstance(update, Reported):
                     view.report(update.worker, update.progress)
-                else:
+                elif isinstance(update, Wrote):
                     view.wrote(update.worker, update.line)
     except KeyboardInterrupt:
         complain(f"interrupted; logs are in {started.folder}")
@@ -192,11 +196,12 @@ def _print(summary: Summary) -> None:
 
 
 def _job(workers: int, servers: int, sync: str, seed: int, *, deterministic: bool, codec: str) -> Job:
-    from paceline.nodes import Job, NodeError
+    from paceline.nodes import DDP, Job, NodeError
 
     if not 1 <= workers <= MOST_WORKERS:
         stop(f"--workers {workers} cannot be started here; give a number from 1 to {MOST_WORKERS}")
-    _parse(sync)
+    if sync != DDP:
+        _parse(sync)
     try:
         return Job(workers=workers, servers=servers, sync=sync, seed=seed, deterministic=deterministic, codec=codec)
     except NodeError as error:

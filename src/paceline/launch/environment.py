@@ -15,6 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 RUN = "PACELINE_RUN"
+SEED = "PACELINE_SEED"
 VALUES = ("rank", "world_size", "local_rank")
 OWN = {value: f"PACELINE_{value.upper()}" for value in VALUES}
 MOST = 1_000_000

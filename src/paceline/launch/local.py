@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from paceline.launch.cores import Cores, assign
 from paceline.launch.node import Line, Listening, Result, Said, Seat, Wire, main
-from paceline.launch.run_file import RunFile
+from paceline.launch.run_file import MEETING, RunFile
 from paceline.nodes import Job, NodeError, PeerLost, StartFailed, WaitedTooLong, error_of
 from paceline.slowness import Slowness
 from paceline.wire import Address
@@ -222,13 +222,23 @@ class LocalCluster:
             self._temporary.cleanup()
 
     def _start(self) -> None:
+        self._address = Address() if self.job.by_ddp else self._start_coordinator()
+        assert self._folder is not None
+        RunFile(job=self.job, coordinator=self._address, wire=self._wire, slow=self._slow).write(self._folder)
+        (self._folder / MEETING).unlink(missing_ok=True)  # of another run in the same folder
+        if not self.job.by_ddp:
+            self._start_servers()
+        for number in range(self.job.workers if self._seat.program else 0):
+            self.start_worker(number)
+
+    def _start_coordinator(self) -> Address:
         coordinator = self._start_process("coordinator", replace(self._seat, role="coordinator"))
         first = coordinator.next(self.job.start_within)
         if not isinstance(first, Listening):
             raise StartFailed(f"the coordinator did not start: {coordinator.ended().error or coordinator.log()}")
-        self._address = first.address
-        assert self._folder is not None
-        RunFile(job=self.job, coordinator=self._address, wire=self._wire, slow=self._slow).write(self._folder)
+        return first.address
+
+    def _start_servers(self) -> None:
         for number in range(self.job.servers):
             trace = None if self._traces is None else str(self._traces / f"server-{number}.trace")
             seat = replace(self._seat, role="server", number=number, coordinator=self._address, trace=trace)
@@ -236,8 +246,6 @@ class LocalCluster:
             self._start_process(f"server {number}", seat)
         if self.job.asks:
             self._start_process(STATE_SERVER, replace(self._seat, role="state server", coordinator=self._address))
-        for number in range(self.job.workers if self._seat.program else 0):
-            self.start_worker(number)
 
     def _start_process(self, name: str, seat: Seat) -> _Process:
         assert self._folder is not None

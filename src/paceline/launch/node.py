@@ -108,6 +108,16 @@ class Post:
         with suppress(OSError):  # nobody listens any more
             self._says.send_bytes(msgspec.json.encode(line))
 
+    def when_let_go(self, call: Callable[[], None]) -> None:
+        """To be called, on a thread of its own, when whoever started the run is gone or has had enough of it."""
+
+        def watch() -> None:
+            with suppress(EOFError, OSError):
+                self._leash.recv_bytes()  # nothing is ever sent: it ends when the other end does
+            call()
+
+        Thread(target=watch, name="paceline-watch", daemon=True).start()
+
     def run(self) -> Any:
         """Be that node until the run is over."""
         sys.path[:0] = self.seat.paths
@@ -129,15 +139,10 @@ class Post:
         coordinator = Coordinator(self.job, self._network)
         try:
             self.tell(Listening(coordinator.start()))
-            Thread(target=self._watch, args=(coordinator,), name="paceline-watch", daemon=True).start()
+            self.when_let_go(lambda: coordinator.stop(PeerLost("whoever started the run is gone")))
             coordinator.run()
         finally:
             coordinator.close()
-
-    def _watch(self, coordinator: Coordinator) -> None:
-        with suppress(EOFError, OSError):
-            self._leash.recv_bytes()  # nothing is ever sent: it ends when the other end does
-        coordinator.stop(PeerLost("whoever started the run is gone"))
 
     def _serve(self) -> dict[str, Any]:
         trace = None if self.seat.trace is None else Path(self.seat.trace)

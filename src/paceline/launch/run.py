@@ -16,7 +16,7 @@ from paceline.launch.node import Result, Said, Wire
 from paceline.nodes import Job, NodeError, PeerLost, ScriptFailed, WrongRequest, error_of
 from paceline.nodes.encoding import add_norms
 from paceline.slowness import Slowness
-from paceline.training.session import Progress
+from paceline.training.session import Measurement, Progress
 
 PROGRAM = "paceline.launch.script:run"
 LEAVE = 3.0  # seconds for all nodes to end by themselves once the run is over
@@ -37,6 +37,17 @@ class Reported(Struct, frozen=True):
     progress: Progress
 
 
+class Measured(Struct, frozen=True):
+    """A worker has said how good the model is, so many seconds after the first step was possible."""
+
+    worker: int
+    accuracy: float
+    seconds: float
+
+
+Update = Wrote | Reported | Measured
+
+
 class WorkerSummary(Struct, frozen=True):
     """What became of one worker. `waiting` is the share of its time that it waited for parameters."""
 
@@ -48,6 +59,7 @@ class WorkerSummary(Struct, frozen=True):
     samples: int | None
     held_for: dict[int, int]
     sent: int = 0  # bytes of gradients
+    received: int = 0  # bytes of parameters
     saved: int = 0  # bytes of gradients that the codec made unnecessary
 
 
@@ -125,7 +137,7 @@ class ScriptRun:
     def __exit__(self, *exception: object) -> None:
         self._cluster.close()
 
-    def updates(self) -> Iterator[Wrote | Reported]:
+    def updates(self) -> Iterator[Update]:
         """What happens, until all nodes have ended."""
         running = set(self._cluster.names)
         silent = {name for name in running if name.startswith(("worker", STATE_SERVER))}  # not said how they ended
@@ -177,14 +189,19 @@ class ScriptRun:
             self._lost_residual,
         )
 
-    def _said(self, worker: int, line: object) -> Iterator[Wrote | Reported]:
+    def _said(self, worker: int, line: object) -> Iterator[Update]:
         yield from self._written()
         said = line.value if isinstance(line, Said) else None
         if isinstance(line, Result) and line.value is not None:
             said = line.value["progress"]
-        if said is not None:
-            self.progress[worker] = msgspec.convert(said, Progress, strict=False)
-            yield Reported(worker, self.progress[worker])
+        if said is None:
+            return
+        news = msgspec.convert(said, Progress | Measurement, strict=False)
+        if isinstance(news, Measurement):
+            yield Measured(worker, news.accuracy, news.seconds)
+        else:
+            self.progress[worker] = news
+            yield Reported(worker, news)
 
     def _is_the_end(self, name: str, result: Result) -> bool:
         """Does the run end with this? The first error is the one to tell, unless one nearer to the cause comes."""
@@ -244,5 +261,6 @@ def _summary(worker: int, progress: Progress) -> WorkerSummary:
         progress.samples,
         progress.held_for,
         progress.sent,
+        progress.received,
         progress.saved,
     )

@@ -14,10 +14,11 @@ from paceline.slowness import Slowness
 from paceline.wire import Address
 
 NAME = "run.json"
+MEETING = "meet"  # under `ddp`, the file through which workers meet
 
 
 class RunFile(Struct, frozen=True, kw_only=True):
-    """`slow` is how nodes are slowed down on purpose."""
+    """`slow` is how nodes are slowed down on purpose. Under `ddp` there is no way to a coordinator."""
 
     job: Job
     coordinator: Address

@@ -10,26 +10,28 @@ from typing import Any
 
 import msgspec
 
-from paceline.launch.environment import Place, environment_of
+from paceline.launch.environment import SEED, Place, environment_of
 from paceline.launch.node import Post
 from paceline.launch.run_file import RunFile
-from paceline.nodes import NodeError, ScriptFailed
-from paceline.training.session import Progress, Session, set_session
+from paceline.nodes import NodeError, PeerLost, ScriptFailed
+from paceline.training.session import Measurement, Progress, Session, set_session
 
 
 def run(post: Post) -> dict[str, Any]:
     """What `LocalCluster` calls in every worker. Returns how far it came, and whether it took part at all."""
     script, argv, folder = (post.arguments[name] for name in ("script", "argv", "folder"))
     place = Place(post.number, post.job.workers, post.number, folder, "paceline run")
-    os.environ.update(environment_of(place))
+    os.environ.update(environment_of(place) | {SEED: str(post.job.seed)})
     sys.argv = [script, *argv]
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
-    def report(progress: Progress) -> None:
-        post.say(msgspec.to_builtins(progress))
+    def report(news: Progress | Measurement) -> None:
+        post.say(msgspec.to_builtins(news))
 
     current = Session(place, RunFile.read(folder), report)
     set_session(current)
+    if current.by_ddp:
+        post.when_let_go(lambda: current.end(PeerLost("whoever started the run is gone")))
     well = False
     try:
         runpy.run_path(script, run_name="__main__")
@@ -42,7 +44,7 @@ def run(post: Post) -> dict[str, Any]:
     except NodeError:
         raise  # the run is over, whoever's fault it is
     except BaseException as error:
-        raise ScriptFailed(_story(error)) from None
+        raise current.failure or ScriptFailed(_story(error)) from None
     finally:
         joined = current.joined
         current.leave(well=well)

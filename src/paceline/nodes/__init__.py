@@ -13,7 +13,7 @@ from paceline.nodes.errors import (
     WrongRequest,
     error_of,
 )
-from paceline.nodes.job import Job
+from paceline.nodes.job import DDP, Job
 from paceline.nodes.local_worker import LocalWorker
 from paceline.nodes.server import Server
 from paceline.nodes.snapshot import Snapshot, Taking
@@ -21,6 +21,7 @@ from paceline.nodes.state_server import StateServer
 from paceline.nodes.worker import Handle, Worker
 
 __all__ = [
+    "DDP",
     "Coordinator",
     "Expelled",
     "Handle",

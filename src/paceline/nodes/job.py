@@ -22,6 +22,7 @@ from paceline.sync.models.psp import PSP
 from paceline.wire import MemoryNetwork, SocketNetwork
 
 Network = SocketNetwork | MemoryNetwork
+DDP = "ddp"  # in the place of a model: torch's own all-reduce among the workers, without servers
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -58,8 +59,8 @@ class Job(Struct, frozen=True, kw_only=True):
             codec_of(self.codec)
         except CodecError as error:
             raise WrongRequest(str(error)) from None
-        model = parse(self.sync)
-        if self.deterministic and not waits_for_its_round(model, self.update, self.workers):
+        model = None if self.by_ddp else parse(self.sync)
+        if self.deterministic and (model is None or not waits_for_its_round(model, self.update, self.workers)):
             raise WrongRequest(
                 f"deterministic sums need a model whose workers wait for their own round, as bsp does, not {self.sync}"
             )
@@ -67,8 +68,12 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def asks(self) -> bool:
         """Does it need a State Server?"""
-        model = parse(self.sync)
+        model = None if self.by_ddp else parse(self.sync)
         return isinstance(model, ESync) and model.asks
+
+    @property
+    def by_ddp(self) -> bool:
+        return self.sync == DDP
 
     def digest(self) -> str:
         return blake2b(msgspec.msgpack.encode(self), digest_size=16).hexdigest()

@@ -20,6 +20,7 @@ from torch import Tensor
 from paceline.params import OptimizerError
 from paceline.sync.models.esync import ESync
 from paceline.training.all_reduce import AllReduceLink
+from paceline.training.ddp import Reduced
 from paceline.training.link import Link, named
 from paceline.training.local import LocalLink, check_outer
 from paceline.training.saving import Saving
@@ -59,11 +60,12 @@ class Optimizer(torch.optim.Optimizer):
         self._sync = True
         self._iteration = iteration  # alone
         self.saving = Saving()
-        self._link: Link | None = None
+        self._link: Link | Reduced | None = None
         if self._session is not None:
+            by_ddp = self._session.by_ddp
             self._link = _link(self._session, self._inner, outer, iteration)
             self._session.before_leaving(self.saving.wait)
-            if overlap:
+            if overlap or by_ddp:  # which always overlaps
                 self._link.watch(lambda: self._sync)
 
     @property
@@ -165,8 +167,10 @@ class Optimizer(torch.optim.Optimizer):
 
 def _link(
     session: Session, optimizer: torch.optim.Optimizer, outer: torch.optim.Optimizer | None, iteration: int
-) -> Link:
+) -> Link | Reduced:
     """What the model needs. Where all rounds have one local step, servers take it: that is bsp, to the bit."""
+    if session.by_ddp:
+        return Reduced(session, optimizer, iteration)
     model = session.model
     if not isinstance(model, ESync):
         return Link(session, optimizer, iteration)

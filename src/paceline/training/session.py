@@ -8,10 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from msgspec import Struct
@@ -20,17 +20,18 @@ from torch import distributed as dist
 from paceline.launch.environment import Place, resolve
 from paceline.launch.node import LIMITS
 from paceline.launch.run_file import RunFile
-from paceline.nodes import Snapshot, Worker, WrongRequest
+from paceline.nodes import NodeError, Snapshot, Worker, WrongRequest
 from paceline.params import Optimizer, Space
 from paceline.slowness import Delays
 from paceline.sync import Model, parse
+from paceline.training.group import Group, join
 from paceline.wire import SocketNetwork
 
 EVERY = 0.2  # seconds between two reports
 AnyWorker = TypeVar("AnyWorker", bound=Worker)
 
 
-class Progress(Struct, frozen=True):
+class Progress(Struct, frozen=True, tag=True):
     """How far a worker is, and what it spent its time on so far, in seconds."""
 
     iteration: int
@@ -44,20 +45,44 @@ class Progress(Struct, frozen=True):
     saved: int = 0  # bytes of gradients that a codec made unnecessary
 
 
-class Session:
-    """`report` is told of progress now and then."""
+class Measurement(Struct, frozen=True, tag=True):
+    """How good the model was, so many seconds after the first step was possible."""
 
-    def __init__(self, place: Place, run: RunFile, report: Callable[[Progress], None] | None = None) -> None:
-        self._place = place
+    accuracy: float
+    seconds: float
+
+
+class Member(Protocol):
+    """What takes part in a run: a worker of the servers, or a member of DDP's group."""
+
+    sent: int
+    received: int
+
+    @property
+    def saved(self) -> int: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def held_for(self) -> Mapping[int, int]: ...
+    def close(self, *, well: bool = True) -> None: ...
+
+
+class Session:
+    """`report` is told of progress now and then, and of every measurement."""
+
+    def __init__(
+        self, place: Place, run: RunFile, report: Callable[[Progress | Measurement], None] | None = None
+    ) -> None:
         self.rank = place.rank
         self.world_size = place.world_size
         self.batch_size: int | None = None  # of the loader that it trains from, once that is known
         self._run = run
         self._report = report
-        self._worker: Worker | None = None
+        self._folder = Path(place.run)
+        self._member: Member | None = None
         self._delays = Delays(run.slow, "worker", place.rank, run.job.seed)
         self._began = self._reported = monotonic()
-        self._over = False
+        self._left = False
         self._before_leaving: list[Callable[[], None]] = []
         self._steps = 0
         self._computing = self._waiting = 0.0
@@ -73,23 +98,28 @@ class Session:
         in_place: bool = False,
     ) -> AnyWorker:
         """Take part in the run; returns when its first parameters are here, or where they can be read `in_place`."""
-        if self._worker is not None:
-            raise WrongRequest("this process takes part already; put all parameters into one optimizer, in groups")
+        self._check_new()
         network = SocketNetwork(wire=self._run.wire, token=self._run.token, limits=LIMITS)
         shapes = {tensor.name: tensor.shape for tensor in space.tensors}
-        worker = self._worker = kind(
+        worker = kind(
             self._run.job, network, shapes, number=self.rank, dtype=dtype, optimizer=optimizer, in_place=in_place
         )
+        self._member = worker
         worker.start(self._run.coordinator, first)
-        self._began = monotonic()
+        self.begin()
         return worker
+
+    def gather(self) -> Group:
+        """Take part in a run under `ddp`; returns when all workers are there."""
+        self._check_new()
+        self._member = group = Group(self._run.job, self.rank, self._folder)
+        group.start()
+        return group
 
     def group(self, backend: str) -> dist.ProcessGroup:
         """All workers, for torch's own collectives: the group that the script has made, or a new one."""
         if not dist.is_initialized():
-            folder = Path(self._place.run)
-            meet = ((folder if folder.is_dir() else folder.parent) / "group").resolve().as_uri()
-            dist.init_process_group(backend, init_method=meet, rank=self.rank, world_size=self.world_size)
+            join(backend, self.rank, self.world_size, self._folder, self._run.job.start_within)
             self._before_leaving.append(dist.destroy_process_group)
         group = dist.group.WORLD
         assert group is not None
@@ -103,10 +133,29 @@ class Session:
         """The synchronization model that the run begins with."""
         return parse(self._run.job.sync)
 
+    def begin(self) -> None:
+        """From now on a step is possible."""
+        self._began = monotonic()
+
+    @property
+    def by_ddp(self) -> bool:
+        """Do the workers keep together by DDP, without servers?"""
+        return self._run.job.by_ddp
+
+    @property
+    def failure(self) -> NodeError | None:
+        """Under `ddp`: why the run cannot go on, whatever torch has raised in the script."""
+        return self._member.failure if isinstance(self._member, Group) else None
+
+    def end(self, why: NodeError) -> None:
+        """Under `ddp`, where no coordinator would say it: the run is over, and the next step raises why."""
+        if isinstance(self._member, Group):
+            self._member.end(why)
+
     @property
     def joined(self) -> bool:
         """Has it taken part?"""
-        return self._worker is not None
+        return self._member is not None
 
     def slow_down(self, computed: float) -> None:
         """Where slowness was asked for: wait as if the step had taken longer to compute."""
@@ -125,12 +174,17 @@ class Session:
             self._reported = now
             self._report(self.progress())
 
+    def measured(self, accuracy: float) -> None:
+        """The script has found out how good its model is."""
+        if self._report is not None and self.joined:
+            self._report(Measurement(accuracy, monotonic() - self._began))
+
     def progress(self) -> Progress:
-        worker = self._worker
-        iteration, sent, received = (0, 0, 0) if worker is None else (worker.iteration, worker.sent, worker.received)
-        saved = 0 if worker is None else worker.saved
+        member = self._member
+        iteration, sent, received = (0, 0, 0) if member is None else (member.iteration, member.sent, member.received)
+        saved = 0 if member is None else member.saved
         samples = None if self.batch_size is None else self.batch_size * self._steps
-        held_for = {} if worker is None else dict(worker.held_for)
+        held_for = {} if member is None else dict(member.held_for)
         return Progress(
             iteration, self._steps, self._computing, self._waiting, samples, held_for, sent, received, saved
         )
@@ -146,12 +200,16 @@ class Session:
 
     def leave(self, *, well: bool = True) -> None:
         """The script is over. If it did not end well, the others see this worker die."""
-        if self._worker is None or self._over:
+        if self._member is None or self._left:
             return
-        self._over = True
+        self._left = True
         if self._report is not None:
             self._report(self.progress())
-        self._worker.close(well=well)
+        self._member.close(well=well)
+
+    def _check_new(self) -> None:
+        if self._member is not None:
+            raise WrongRequest("this process takes part already; put all parameters into one optimizer, in groups")
 
 
 _current: Session | None = None
