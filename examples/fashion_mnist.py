@@ -4,6 +4,7 @@ python examples/fashion_mnist.py --net cnn --epochs 2
 """
 
 import argparse
+from time import monotonic
 
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ import paceline
 from paceline import nets
 from paceline.data import fashion_mnist
 
-NETS = {"cnn": nets.cnn, "mlp": nets.mlp, "alexnet": lambda: nets.alexnet(channels=1)}
+NETS = {"cnn": nets.cnn, "lenet": nets.lenet, "mlp": nets.mlp, "alexnet": lambda: nets.alexnet(channels=1)}
 
 
 def main() -> None:
@@ -23,7 +24,10 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--momentum", type=float, default=0.9)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--alpha", type=float, help="parts of the data that are uneven by class, from Dirichlet(alpha)")
+    parser.add_argument("--measure", type=int, default=1000, help="so many of the test set, now and then")
+    parser.add_argument("--measure-every", type=float, default=2.0, help="seconds")
+    parser.add_argument("--seed", type=int, default=paceline.seed())
     parser.add_argument("--limit", type=int, default=60_000, help="only so many examples of each set")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
@@ -32,13 +36,19 @@ def main() -> None:
     loader = DataLoader(train, batch_size=options.batch_size, shuffle=True)
     model = NETS[options.net]()
     opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum))
+    few = Subset(test, range(min(len(test), options.measure)))
+    measure_at = monotonic()
 
     for epoch in range(options.epochs):
-        for step, (x, y) in enumerate(paceline.shard(loader)):
+        part = paceline.shard(loader, alpha=options.alpha, seed=options.seed)
+        for step, (x, y) in enumerate(part):
             opt.zero_grad()
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
             opt.step()
+            if opt.rank == 0 and opt.synchronized and monotonic() >= measure_at:
+                paceline.report(accuracy=accuracy(model, few))
+                measure_at = monotonic() + options.measure_every
             if step % 100 == 0:
                 print(f"epoch {epoch + 1}, step {step}: loss {loss.item():.4f}", flush=True)
 
@@ -50,6 +60,7 @@ def accuracy(model: nn.Module, test: Dataset) -> float:
     """The share of a set that the model has right."""
     model.eval()
     right = [model(x).argmax(1) == y for x, y in DataLoader(test, batch_size=500)]
+    model.train()
     return torch.cat(right).float().mean().item()
 
 

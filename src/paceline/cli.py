@@ -20,6 +20,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from paceline.bench.cli import app as bench
+from paceline.compare.cli import compare
 from paceline.demo.cli import demo
 from paceline.launch.cli import run, serve, sync
 from paceline.observe import Difference, TraceError, read, words
@@ -77,6 +78,10 @@ app.command(
     epilog="Example: paceline run --workers 4 --sync 'ssp(s=3)' --slow 'worker 3: 5x' examples/digits.py",
     context_settings={"allow_interspersed_args": False},  # what follows the script is its own
 )(run)
+app.command(
+    epilog="Example: paceline compare --sync ddp --sync asp --slow 'worker 3: 5x' --target 0.95 examples/digits.py",
+    context_settings={"allow_interspersed_args": False},
+)(compare)
 app.command(epilog="Example: paceline serve --workers 4 --folder runs/mine")(serve)
 app.command(epilog="Example: paceline sync runs/mine 'ssp(s=3)'")(sync)
 app.command(epilog="Example: paceline simulate --sync bsp --sync 'ssp(s=3)' --paces 1,1,2")(simulate)

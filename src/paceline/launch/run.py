@@ -149,7 +149,7 @@ class ScriptRun:
                 continue
             if line is None:
                 running.discard(name)
-                if name in silent and self._deadline is None:
+                if name in silent and (self._deadline is None or self.error is not None):
                     self.lost.append(name)
             elif name.startswith("worker"):
                 yield from self._said(int(name.split()[1]), line)

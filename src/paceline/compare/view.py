@@ -1,0 +1,58 @@
+"""A comparison as it goes: one line that changes for the run under way, and one that stays for each that has ended."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from paceline.compare.one import Watch
+from paceline.compare.outcome import Outcome
+from paceline.compare.plan import Comparison, Turn
+from paceline.launch.run import Measured
+
+
+class ComparisonView:
+    """with ComparisonView(console, comparison) as view: compare(..., view)"""
+
+    def __init__(self, console: Console, comparison: Comparison) -> None:
+        self._console = console
+        self._comparison = comparison
+        self._now = self._where = ""
+        self._began = monotonic()
+        self._live = Live(console=console, get_renderable=self._line, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> ComparisonView:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.stop()
+
+    def starts(self, number: int, total: int, turn: Turn) -> Watch:
+        self._where, self._now, self._began = f"run {number} of {total}: {turn}", "starting", monotonic()
+        return self._measured
+
+    def ended(self, outcome: Outcome) -> None:
+        where = self._where.removeprefix("run ")
+        self._console.print(f"{where}: {said(outcome, self._comparison.target)}", soft_wrap=True)
+
+    def _measured(self, update: Measured) -> None:
+        self._now = f"accuracy {update.accuracy:.3f} after {update.seconds:.1f} s"
+
+    def _line(self) -> Text:
+        return Text(f"{self._where}, {monotonic() - self._began:.0f} s, {self._now}", overflow="ellipsis", no_wrap=True)
+
+
+def said(outcome: Outcome, target: float | None) -> str:
+    """How a run went, in one line."""
+    if outcome.error is not None:
+        return f"failed: {outcome.error.strip().splitlines()[-1]}"
+    if target is None or outcome.accuracy is None:
+        return f"accuracy {outcome.accuracy or 0.0:.3f} after {outcome.seconds:.1f} s"
+    if outcome.seconds_to_target is None:
+        return f"accuracy {outcome.accuracy:.3f} after {outcome.seconds:.1f} s, and never {target:.4g}"
+    return f"{target:.4g} after {outcome.seconds_to_target:.1f} s, and {outcome.accuracy:.3f} in the end"

@@ -1,0 +1,117 @@
+"""The table, the picture and the page of comparisons that nobody has run."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from html.parser import HTMLParser
+from io import BytesIO
+
+import matplotlib.image
+from rich.console import Console
+
+from paceline.compare.page import page
+from paceline.compare.picture import draw, png
+from paceline.compare.table import cells, heads, table
+from paceline.compare.whole import Report
+from tests.compare.reports import GRID, MODELS, outcome, report
+
+
+def many() -> Report:
+    return report([outcome(model, seed, 10.0 + seed + n) for n, model in enumerate(MODELS) for seed in (1, 2, 3)])
+
+
+def printed(shown: Report, width: int = 100) -> str:
+    console = Console(width=width, file=None, record=True, quiet=False)
+    with console.capture() as capture:
+        console.print(table(shown))
+    return capture.get()
+
+
+def test_a_row_for_each_model() -> None:
+    shown = report([outcome("ddp", 1, 30.0), outcome("ddp", 2, 20.0), outcome("asp", 1, 10.0), outcome("asp", 2, 12.5)])
+    assert cells(shown) == [
+        ["ddp", "25.0 (20.0-30.0)", "1.00x", "90.0%", "1,234", "5.4", "50-80%", "-", "-"],
+        ["asp", "11.2 (10.0-12.5)", "2.22x", "90.0%", "1,234", "5.4", "50-80%", "12", "1.2"],
+    ]
+    assert [len(row) for row in cells(shown)] == [len(heads(shown))] * 2
+
+
+def test_never_and_failed_are_said() -> None:
+    rows = [outcome("asp", 1, None, 0.5), outcome("asp", 2, 9.0), outcome("bsp", 1, error="it broke")]
+    asp, bsp = cells(report(rows))
+    assert asp[1:4] == ["never (9.0-never)", "-", "70.0% ±20.0"]
+    assert bsp[1:] == ["failed", *["-"] * 7]
+
+
+def test_what_was_chosen_from_the_grid_is_shown() -> None:
+    shown = report([outcome("asp", 1, value="0.2")], [outcome("asp", 0, value="0.2")], grid=GRID)
+    assert heads(shown)[:2] == ["model", "--lr"]
+    assert cells(shown)[0][:2] == ["asp", "0.2"]
+
+
+def test_the_table_fits_a_hundred_columns_and_names_stay_readable() -> None:
+    lines = printed(many()).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("elastic_bsp ") for line in lines)
+
+
+def test_without_a_target_there_is_no_time_to_it() -> None:
+    shown = report([outcome("asp", 1, None)], target=None, seconds=10.0)
+    assert heads(shown)[:2] == ["model", "accuracy"]
+    assert len(cells(shown)[0]) == len(heads(shown))
+    assert png(draw(shown)).startswith(b"\x89PNG")
+
+
+def test_names_in_the_picture_do_not_lie_over_each_other() -> None:
+    figure = draw(many())
+    figure.canvas.draw()
+    times, shares = figure.subfigs[1].axes
+    boxes = [label.get_window_extent() for label in times.get_yticklabels()]
+    assert len(boxes) == len(MODELS)
+    assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[n + 1 :])
+    assert min(box.x0 for box in boxes) >= 0
+    assert max(box.x1 for box in boxes) <= times.get_window_extent().x0
+    legend = figure.subfigs[0].axes[0].get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+    assert len(shares.patches) == 4 * len(MODELS)
+
+
+def test_models_that_have_failed_or_never_learnt_can_be_drawn() -> None:
+    shown = report(
+        [outcome("asp", 1, None, 0.1), outcome("bsp", 1, None, None, error="it broke", curve=[], workers=[])]
+    )
+    image = matplotlib.image.imread(BytesIO(png(draw(shown))))
+    assert image.shape[1] == 1440
+
+
+class Seen(HTMLParser):
+    """Which tags a page has, and where they lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_the_page_needs_nothing_else_and_escapes_all_text() -> None:
+    evil = "<script>alert(1)</script>"
+    rows = [outcome("asp", 1), outcome("bsp", 1, error=f"Traceback: {evil} & more")]
+    shown = report(rows, script=f"{evil}.py", slow=(f"worker 1: {evil}",), grid=GRID, own={"asp": (evil,)})
+    picture = png(draw(shown))
+    text = page(shown, picture)
+    seen = Seen()
+    seen.feed(text)
+    assert "script" not in seen.tags
+    assert {"html", "table", "img", "pre"} <= seen.tags
+    [source] = seen.sources
+    assert b64decode(source.removeprefix("data:image/png;base64,")) == picture
+    assert not re.search(r"https?://", text)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in text
+    assert "torch 2.13" in text
+    assert "paceline compare --sync asp --sync bsp" in text
