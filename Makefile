@@ -20,7 +20,7 @@ $(RIVALS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $@
 
-demo: $(READY)  ## digits learnt by uneven workers, under plain BSP and under other models
+demo: $(READY)  ## digits learnt by uneven workers, under torch's own DDP and under other models
 	$(BIN)/paceline demo
 
 test: lint  ## lint and all tests

@@ -75,8 +75,10 @@ def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
         for update in run.updates():
             if isinstance(update, Wrote):
                 run.end()
+        ended = run._cluster.wait(timeout=60)
     assert run.error is None
-    assert "PeerLost" not in (tmp_path / "run" / "worker-0.log").read_text()
+    assert {name: type(one.error) for name, one in ended.items()} == dict.fromkeys(["worker 0", "worker 1"], PeerLost)
+    assert any("whoever started the run is gone" in str(one.error) for one in ended.values())
 
 
 def test_a_parameter_without_a_gradient_is_named(tmp_path: Path) -> None:

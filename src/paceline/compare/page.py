@@ -23,7 +23,7 @@ img { max-width: 100%; }
 
 def page(report: Report, png: bytes) -> str:
     picture = b64encode(png).decode("ascii")
-    title = f"{report.comparison.script} under {len(report.models)} models"
+    title = f"{report.comparison.name} under {len(report.models)} models"
     about = ", ".join(f"{name} {value}" for name, value in report.versions.items())
     return f"""<!doctype html>
 <html lang="en">

@@ -52,7 +52,7 @@ def _looks() -> list[tuple[str, str]]:
 def _title(report: Report) -> str:
     comparison = report.comparison
     slow = f"; {', '.join(comparison.slow)}" if comparison.slow else ""
-    return f"{comparison.script}, {comparison.workers} workers{slow}"
+    return f"{comparison.name}, {comparison.workers} workers{slow}"
 
 
 def _curves(axes: Axes, report: Report, looks: dict[str, tuple[str, str]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 
 from msgspec import Struct
 
@@ -71,6 +72,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def longest(self) -> float:
         return self.within if self.seconds is None else self.seconds
+
+    @property
+    def name(self) -> str:
+        """The script without its folders."""
+        return PurePath(self.script).name
 
     def command(self) -> str:
         """What starts it again."""

@@ -78,7 +78,7 @@ class Session:
         self.batch_size: int | None = None  # of the loader that it trains from, once that is known
         self._run = run
         self._report = report
-        self._folder = Path(place.run)
+        self._folder = Path(place.run) if Path(place.run).is_dir() else Path(place.run).parent
         self._member: Member | None = None
         self._delays = Delays(run.slow, "worker", place.rank, run.job.seed)
         self._began = self._reported = monotonic()
