@@ -355,7 +355,7 @@ def test_no_block_is_a_mix_or_changes_under_a_worker_that_computes(wire: Any, in
     with LocalCluster(partial, f"{__name__}:on_a_wire", arguments, wire=wire, slow=slow) as cluster:
         for ended in cluster.wait(LONGEST).values():
             assert ended.error is None, f"{ended.name}: {ended.error} {ended.log}"
-            if ended.value is not None:
+            if ended.name.startswith("worker"):
                 assert ended.value["wrong"] == 0
                 assert ended.value["looked"] > 60
                 assert ended.value["missed"] > 0
