@@ -352,6 +352,20 @@ NODE_MUTANTS = [
         "            pass\n",
         "tests/nodes/test_shard_host.py",
     ),
+    NodeMutant(
+        "nothing is copied before a round is applied",
+        "nodes/shard_host.py",
+        "        if self._backups is not None and rounds:\n",
+        "        if False:\n",
+        "tests/nodes/test_shard_host.py",
+    ),
+    NodeMutant(
+        "in virtual time every gradient counts as fresh",
+        "sim/learning.py",
+        "compensator.correct(gradient, self._values[shard], begin, whole, corrected)",
+        "compensator.correct(gradient, begin, begin, whole, corrected)",
+        "tests/sim/test_learning.py",
+    ),
     # Codecs.
     NodeMutant(
         "one bit forgets what it has not sent",

@@ -238,6 +238,26 @@ def test_a_gradient_that_waits_for_a_buffer_is_corrected_whatever_happens_meanwh
         hand.host.close()
 
 
+def test_a_round_that_closes_after_the_change_counts_as_a_delay_too() -> None:
+    """It was begun under `bsp`, so it is still summed; who is given parameters before it closes has the old ones."""
+    members, ones = [m.Member(0, 0), m.Member(1, 0)], torch.ones(SIZE)
+    with wires("memory", checked=False) as made:
+        shard, ends = host("bsp", members), [made.pair() for _ in members]
+        for member, (_, theirs) in zip(members, ends, strict=True):
+            shard.connect(theirs.channel, member)
+        shard.give_first(members[0], m.Initial(0), incoming(torch.zeros(SIZE)))
+        shard.push(members[0], m.Push(0, 0, 0), incoming(ones))
+        shard.pull(members[0], m.Pull(0, 0))
+        shard.change("dc_asgd(lam=3)")  # which grants what was held
+        made.until(lambda: sum(shard.store._readers) == 0)
+        shard.push(members[1], m.Push(0, 0, 0), incoming(ones))
+        made.until(lambda: bool(torch.equal(shard.store.values, -LR * ones)))  # the mean of two
+        shard.push(members[0], m.Push(0, 1, 1), incoming(ones))
+        corrected = ones + 3.0 * (-LR * ones)
+        torch.testing.assert_close(shard.store.values, -LR * ones - LR / 2 * corrected)
+        shard.close()
+
+
 @pytest.mark.parametrize("update", [None, "round"])
 def test_nothing_is_copied_where_nothing_is_corrected(update: Any) -> None:
     """Neither under a model that does not want it nor where gradients are summed."""
