@@ -199,10 +199,10 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a worker reads in place what it may need for longer",
-        "nodes/worker.py",
-        "lasting=message.pull is not None",
-        "lasting=False",
-        "tests/nodes/test_partial_pulls.py",
+        "nodes/replica.py",
+        "if self._in_place and not lasting:",
+        "if self._in_place:",
+        "tests/nodes/test_aside.py",
     ),
     NodeMutant(
         "a worker goes on before its gradient is taken",

@@ -7,6 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.nodes.aside import Aside
+from paceline.nodes.messages import Place
+from paceline.nodes.replica import Replica
+from paceline.params import Space
+from paceline.wire import Incoming
 from tests.effort import cases
 
 ELEMENTS = 10
@@ -59,3 +63,17 @@ def test_what_is_kept_is_the_newest_that_is_complete_whatever_is_coming_in(story
 
 def test_nothing_takes_memory_before_it_is_needed() -> None:
     assert Aside([BYTES, BYTES], torch.float32).nbytes == 0
+
+
+def test_what_must_last_is_not_left_in_the_servers_memory() -> None:
+    """A block that the next start may have to do without is copied; any other is read where it is, and given back."""
+    replica = Replica(Space({"values": (ELEMENTS,)}), torch.float32, in_place=True)
+    replica.arrange([Place(0, 0, ELEMENTS, 0)])
+    for lasting in (False, True):
+        released: list[bool] = []
+        theirs = block(7)
+        replica.take(0, Incoming(b"", theirs, lambda released=released: released.append(True)), lasting=lasting)  # type: ignore[misc]
+        assert bool(released) == lasting
+        theirs[:] = block(8)
+        assert (replica.parts[0] == (7 if lasting else 8)).all()
+    replica.segment.close()
