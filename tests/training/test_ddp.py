@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from paceline.cli import app
 from paceline.launch.run import Measured, Reported, ScriptRun, Wrote
-from paceline.nodes import Job, PeerLost, ScriptFailed
+from paceline.launch.run_file import RunFile
+from paceline.nodes import Job, PeerLost, ScriptFailed, StartFailed
 from paceline.slowness import parse
+from paceline.training.group import Group
+from paceline.wire import Address
 from tests.launch import scripts
 from tests.training import twins
 
@@ -86,3 +91,21 @@ def test_a_parameter_without_a_gradient_is_named(tmp_path: Path) -> None:
         list(run.updates())
     assert isinstance(run.error, ScriptFailed)
     assert "DDP needs one for each of them (without: 0.2, 0.3)" in str(run.error)
+
+
+def test_a_worker_that_never_comes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match=r"worker 0 waited 0\.2 s for the other 1 of the run"):
+        Group(Job(workers=2, sync="ddp", start_within=0.2), 0, tmp_path).start()
+
+
+def test_what_needs_servers_is_refused_in_one_line(tmp_path: Path) -> None:
+    RunFile(job=Job(workers=2, sync="ddp"), coordinator=Address()).write(tmp_path)
+    for arguments, words in (
+        (["sync", str(tmp_path), "asp"], "which has no servers"),
+        (["serve", "--workers", "2", "--sync", "ddp"], "ddp has no servers"),
+        (["run", "--sync", "ddp", "--deterministic", "no.py"], "deterministic sums need"),
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert words in result.stderr
+        assert len(result.stderr.splitlines()) == 1

@@ -65,7 +65,8 @@ def run(
 ) -> None:
     """Train with a script on this machine: coordinator, servers and workers are started, shown and ended together.
 
-    Everything behind SCRIPT is for the script. Exit code 1 if the run did not end well.
+    Everything behind SCRIPT is for the script. With --sync ddp there are workers only, kept together by torch's own
+    DistributedDataParallel. Exit code 1 if the run did not end well.
     """
     from paceline.launch.cores import assign
     from paceline.launch.run import ScriptRun
