@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--device", default="cpu", help="where to compute: cpu, or cuda")
     parser.add_argument("--alpha", type=float, help="parts of the data that are uneven by class, from Dirichlet(alpha)")
     parser.add_argument("--measure", type=int, default=1000, help="so many of the test set, now and then")
     parser.add_argument("--measure-every", type=float, default=2.0, help="seconds")
@@ -34,7 +35,7 @@ def main() -> None:
 
     train, test = (Subset(part, range(min(len(part), options.limit))) for part in fashion_mnist.load())
     loader = DataLoader(train, batch_size=options.batch_size, shuffle=True)
-    model = NETS[options.net]()
+    model = NETS[options.net]().to(options.device)
     opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum))
     few = Subset(test, range(min(len(test), options.measure)))
     measure_at = monotonic()
@@ -43,23 +44,23 @@ def main() -> None:
         part = paceline.shard(loader, alpha=options.alpha, seed=options.seed)
         for step, (x, y) in enumerate(part):
             opt.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
+            loss = nn.functional.cross_entropy(model(x.to(options.device)), y.to(options.device))
             loss.backward()
             opt.step()
             if opt.rank == 0 and opt.synchronized and monotonic() >= measure_at:
-                paceline.report(accuracy=accuracy(model, few))
+                paceline.report(accuracy=accuracy(model, few, options.device))
                 measure_at = monotonic() + options.measure_every
             if step % 100 == 0:
                 print(f"epoch {epoch + 1}, step {step}: loss {loss.item():.4f}", flush=True)
 
-    print(f"test accuracy {accuracy(model, test):.4f}")
+    print(f"test accuracy {accuracy(model, test, options.device):.4f}")
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, test: Dataset) -> float:
+def accuracy(model: nn.Module, test: Dataset, device: str) -> float:
     """The share of a set that the model has right."""
     model.eval()
-    right = [model(x).argmax(1) == y for x, y in DataLoader(test, batch_size=500)]
+    right = [model(x.to(device)).argmax(1).cpu() == y for x, y in DataLoader(test, batch_size=500)]
     model.train()
     return torch.cat(right).float().mean().item()
 

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from msgspec import NODEFAULT
@@ -38,6 +39,12 @@ def parse(expression: str | Mapping[str, Any] | Model) -> Model:
         return _from_table(expression)
     if not isinstance(expression, str):
         raise ModelError(f"{expression!r} is not a model; write an expression such as 'ssp(s=3)'")
+    return _from_text(expression)
+
+
+@lru_cache(1024)
+def _from_text(expression: str) -> Model:
+    """Read once each: Python 3.11's parser cannot stand several threads at a time, and nodes ask again and again."""
     match = _CALL.fullmatch(expression)
     if match is None:
         raise ModelError(f"{expression!r} is not an expression; write a name with parameters, such as 'ssp(s=3)'")

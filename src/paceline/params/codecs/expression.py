@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
 from paceline.params.codecs.base import Codec, CodecError
 from paceline.params.codecs.one_bit import OneBit
@@ -17,6 +18,7 @@ NONE = "none"
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
+@lru_cache(1024)
 def codec_of(expression: str) -> Codec | None:
     """The codec that an expression stands for. None: gradients travel as they are."""
     match = _CALL.fullmatch(expression)
