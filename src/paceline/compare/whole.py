@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
 
@@ -76,8 +76,15 @@ def versions() -> dict[str, str]:
     """What it was measured with."""
     cores = len(os.sched_getaffinity(0))
     return {
-        "paceline": version("paceline"),
+        "paceline": _installed(),
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {cores} core{'s' if cores > 1 else ''}",
     }
+
+
+def _installed() -> str:
+    try:
+        return version("paceline")
+    except PackageNotFoundError:
+        return "not installed"
