@@ -30,7 +30,7 @@ from paceline.reproduce.cli import reproduce
 from paceline.sim.cli import simulate
 from paceline.sim.faults.cli import faults
 from paceline.sync import MODELS, Model, ModelError, parse, signature
-from paceline.sync.models.base import NODEFAULT, parameters, show
+from paceline.sync.models.base import NODEFAULT, parameters, show, unnamed
 from paceline.sync.models.pssp import PSSP
 
 UPDATES = {
@@ -206,6 +206,8 @@ def _describe(kind: type[Model], given: Model | None = None) -> dict[str, Any]:
         "parameters": [],
     }
     for parameter in parameters(kind):
+        if kind.everywhere and parameter.name not in unnamed(kind):
+            continue  # partial pulling, which it refuses
         entry = {"name": parameter.name, "allowed": parameter.words, "required": parameter.default is NODEFAULT}
         entry["default"] = None if entry["required"] else _plain(parameter.default)
         if given is not None:
