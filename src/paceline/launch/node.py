@@ -144,7 +144,7 @@ class Post:
         finally:
             coordinator.close()
 
-    def _serve(self) -> dict[str, Any]:
+    def _serve(self) -> dict[str, Any] | None:
         trace = None if self.seat.trace is None else Path(self.seat.trace)
         delays = Delays(self.seat.slow, "server", self.number, self.job.seed)
         late = partial(delays.after, 0.0) if delays else None
@@ -153,7 +153,7 @@ class Post:
             server.run(self.coordinator)
         finally:
             server.close()
-        return {"lost_residual": server.lost_residual}
+        return {"lost_residual": server.lost_residual} if server.lost_residual else None
 
     def _answer_queries(self) -> None:
         state_server = StateServer(self.job, self._network)
