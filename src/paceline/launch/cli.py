@@ -189,6 +189,12 @@ def _print(summary: Summary) -> None:
     if summary.saved:
         sent, whole = summary.sent / 1e6, (summary.sent + summary.saved) / 1e6
         console.print(f"{summary.codec}: gradients took {sent:.1f} MB instead of {whole:.1f} MB ({whole / sent:.1f}x)")
+    if any(worker.rounds < worker.iterations for worker in summary.workers):
+        blocked = sorted(1000 * worker.blocked_s for worker in summary.workers)
+        rounds = max(worker.rounds for worker in summary.workers)
+        console.print(
+            f"{rounds} rounds; at the end of one a worker is blocked for {blocked[0]:.1f} to {blocked[-1]:.1f} ms"
+        )
     for name in summary.lost:
         held_back = summary.lost_residual.get(int(name.split()[1]))
         also = "" if held_back is None else f"; gradients of norm {held_back:.2g} that it held back are lost with it"

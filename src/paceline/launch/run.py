@@ -61,6 +61,8 @@ class WorkerSummary(Struct, frozen=True):
     sent: int = 0  # bytes of gradients
     received: int = 0  # bytes of parameters
     saved: int = 0  # bytes of gradients that the codec made unnecessary
+    rounds: int = 0  # under esync a round has several iterations
+    blocked_s: float = 0.0  # at the end of a round, until parameters came; median
 
 
 class Summary(Struct, frozen=True):
@@ -263,4 +265,6 @@ def _summary(worker: int, progress: Progress) -> WorkerSummary:
         progress.sent,
         progress.received,
         progress.saved,
+        progress.rounds,
+        progress.blocked,
     )

@@ -86,7 +86,7 @@ class Reduced:
         self._count()
         self._optimizer.step()
         self.worker.iteration += 1
-        self._session.went_on(self._computed, self._waited)
+        self._session.went_on(self._computed, self._waited, self._waited)
         self._computed = self._waited = 0.0
         return loss
 

@@ -102,7 +102,7 @@ class Link:
         self._pushed.clear()
         self._take()
         self._since = monotonic()
-        self._session.went_on(begun - since, self._since - begun)
+        self._session.went_on(begun - since, self._since - begun, self._since - begun)
         return loss
 
     def take(self, frozen: dict[str, dict[str, Any]]) -> Callable[[], State]:

@@ -58,11 +58,14 @@ class LocalLink(Link):
                 self._optimizer.step()
             begun = monotonic()
 
+        blocked = None
         if self.worker.local_step(step):
+            over = monotonic()
             self._end_round()
+            blocked = monotonic() - over
             self._begin_round()
         self._since = monotonic()
-        self._session.went_on(begun - since, self._since - begun)
+        self._session.went_on(begun - since, self._since - begun, blocked)
         return loss
 
     def take(self, frozen: dict[str, dict[str, Any]]) -> Callable[[], State]:

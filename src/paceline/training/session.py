@@ -8,8 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from time import monotonic, sleep
 from typing import Protocol, TypeVar
 
@@ -28,6 +30,7 @@ from paceline.training.group import Group, join
 from paceline.wire import SocketNetwork
 
 EVERY = 0.2  # seconds between two reports
+LAST = 1000  # rounds
 AnyWorker = TypeVar("AnyWorker", bound=Worker)
 
 
@@ -43,6 +46,8 @@ class Progress(Struct, frozen=True, tag=True):
     sent: int = 0  # bytes of gradients
     received: int = 0  # bytes of parameters
     saved: int = 0  # bytes of gradients that a codec made unnecessary
+    rounds: int = 0  # how often parameters came; under esync a round has several steps
+    blocked: float = 0.0  # seconds at the end of a round, median of the last ones
 
 
 class Measurement(Struct, frozen=True, tag=True):
@@ -86,6 +91,8 @@ class Session:
         self._before_leaving: list[Callable[[], None]] = []
         self._steps = 0
         self._computing = self._waiting = 0.0
+        self._rounds = 0
+        self._blocked: deque[float] = deque(maxlen=LAST)
 
     def join(
         self,
@@ -164,9 +171,12 @@ class Session:
         if more > 0:
             sleep(more)
 
-    def went_on(self, computed: float, waited: float) -> None:
-        """A step is over; so many seconds each."""
+    def went_on(self, computed: float, waited: float, blocked: float | None) -> None:
+        """A step is over; so many seconds each. It was the last of a round if it was `blocked` for parameters."""
         self._steps += 1
+        if blocked is not None:
+            self._rounds += 1
+            self._blocked.append(blocked)
         self._computing += computed
         self._waiting += waited
         now = monotonic()
@@ -186,7 +196,17 @@ class Session:
         samples = None if self.batch_size is None else self.batch_size * self._steps
         held_for = {} if member is None else dict(member.held_for)
         return Progress(
-            iteration, self._steps, self._computing, self._waiting, samples, held_for, sent, received, saved
+            iteration,
+            self._steps,
+            self._computing,
+            self._waiting,
+            samples,
+            held_for,
+            sent,
+            received,
+            saved,
+            self._rounds,
+            median(self._blocked or [0.0]),
         )
 
     def before_leaving(self, call: Callable[[], None]) -> None:
