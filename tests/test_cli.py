@@ -117,7 +117,7 @@ def test_models_as_json() -> None:
     assert [about["name"] for about in listed] == list(MODELS)
     esync = next(about for about in listed if about["name"] == "esync")
     assert esync["update"] == "round"
-    assert esync["parameters"][-1] == {
+    assert next(parameter for parameter in esync["parameters"] if parameter["name"] == "max_steps") == {
         "name": "max_steps",
         "allowed": "a whole number from 1, or inf",
         "required": False,

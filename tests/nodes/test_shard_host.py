@@ -7,6 +7,7 @@ for a buffer; workers leave and come back in another life; the model is changed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -96,11 +97,10 @@ class Hand:
     def __init__(self, made: Wires, sync: str) -> None:
         self.wires = made
         self.generator = torch.Generator().manual_seed(0)
-        self.calls: list[Callable[[], None]] = []  # answers that are late
-        self.late = 0.0
+        self.calls: list[Callable[[], object]] = []  # answers that are late
         first = torch.randn(SIZE, generator=self.generator)
         members = [m.Member(worker, 0) for worker in range(WORKERS)]
-        self.host = host(sync, members, call_at=lambda _, call: self.calls.append(call), late=lambda: self.late)
+        self.host = host(sync, members)
         self.plain = Plain(first, MODELS[sync])
         self.expected: dict[tuple[m.Member, int], Tensor] = {}
         self.seats: dict[int, Seat] = {}
@@ -148,9 +148,12 @@ class Hand:
         self.plain.change(MODELS[sync])
 
     def be_late(self, worker: int) -> None:
-        self.late = 1.0
-        self.pull(worker)
-        self.late = 0.0
+        """An answer is under way for long, and its buffer lent for as long."""
+        line = self.host._lines.get(worker)
+        if line is not None:
+            send, line.send = line.send, lambda *answer: self.calls.append(partial(send, *answer))  # type: ignore
+            self.pull(worker)
+            line.send = send  # type: ignore[method-assign]
 
     def catch_up(self, _: int) -> None:
         """All late answers are sent, and what waited for their buffers is done."""

@@ -6,7 +6,17 @@ from math import inf
 from typing import Any, Literal
 
 from paceline.sync.events import Joined, Left, TimerFired
-from paceline.sync.local_steps import Action, Answered, Contribute, Query, RoundBegan, ServerLost, Step, StepDone
+from paceline.sync.local_steps import (
+    Action,
+    Answered,
+    Because,
+    Contribute,
+    Query,
+    RoundBegan,
+    ServerLost,
+    Step,
+    StepDone,
+)
 from paceline.sync.models.esync import ESync
 from paceline.sync.partial_pull import Arrived, Asked, SetPullTimer, Start
 from paceline.sync.state_server import Answer, Began, Queried, Why
@@ -92,6 +102,8 @@ class Rounds:
         raise AssertionError(event)
 
     def _between(self, now: float) -> list[Action]:
+        if self._model.steps is not None:
+            return [self._contribute("fixed") if self._steps == self._model.steps else self._begin(now)]
         if self._lost:
             return [self._contribute("server lost") if self._steps else self._begin(now)]
         blocking = self._model.query == "blocking"
@@ -103,7 +115,7 @@ class Rounds:
         self._begun = now
         return Step()
 
-    def _contribute(self, reason: Literal["ready", "server lost"]) -> Contribute:
+    def _contribute(self, reason: Because) -> Contribute:
         self._over, self._begun = True, None
         return Contribute(self._round, self._steps, reason)
 
