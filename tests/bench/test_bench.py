@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
-from paceline.bench import machine, planners
+from paceline.bench import machine, planners, sim
 from paceline.cli import app
 from paceline.sync import MODELS, Shard
 
@@ -17,13 +18,20 @@ def rows(*arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in ran.output.splitlines()]
 
 
-def test_planners_has_a_row_for_every_cell_of_the_papers_table_and_the_large_one() -> None:
+def test_planners_has_a_row_for_every_cell_of_the_papers_table_and_the_large_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a smaller table: the others only take longer."""
+    few = {planner: dict(list(sizes.items())[:3]) for planner, sizes in planners.PAPER.items()}
+    monkeypatch.setattr(planners, "PAPER", few)
+    monkeypatch.setattr(planners, "LARGE", (1000, 15))
     found = {(row["planner"], row["workers"], row["horizon"]) for row in rows("planners", "--repeats", "1")}
     expected = {(planner, *size) for planner, sizes in planners.PAPER.items() for size in sizes}
     assert found == expected | {("zipline", *planners.LARGE)}
 
 
-def test_machine_has_a_row_for_every_model_and_size() -> None:
+def test_machine_has_a_row_for_every_model_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SIZES", (10, 100))
     found = rows("machine", "--repeats", "1", "--events", "1000")
     assert len(found) == len(MODELS) * len(machine.SIZES)
     assert all(isinstance(row["microseconds"], float) and row["microseconds"] > 0 for row in found)
@@ -40,11 +48,12 @@ def test_a_recording_holds_only_what_workers_that_wait_would_send() -> None:
         assert shard.counters.advances > 10
 
 
-def test_the_simulator_is_timed_at_every_size() -> None:
+def test_the_simulator_is_timed_at_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim, "SIZES", (10, 100, 1000))
     ran = CliRunner().invoke(app, ["bench", "sim", "--iterations", "1000", "--repeats", "1", "--json"])
     assert ran.exit_code == 0, ran.output
     rows = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [row["workers"] for row in rows] == [10, 100, 1000, 10_000]
+    assert [row["workers"] for row in rows] == [10, 100, 1000]
     assert all(row["seconds"] > 0 and row["events_per_second"] > 0 and row["growth"] >= 1 for row in rows)
     assert rows[0]["iterations"] > 500
     assert rows[-1]["kilobytes_per_worker"] < 1.2 * rows[1]["kilobytes_per_worker"], "no faster than workers"

@@ -13,7 +13,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from paceline.cli import app
 from paceline.launch.run import Reported, ScriptRun
 from paceline.launch.run_file import RunFile
 from paceline.nodes import Job, ScriptFailed, WrongRequest
@@ -90,8 +92,9 @@ def test_the_summary_for_programs(tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_in_a_script_is_what_the_user_sees(text: str, words: str, tmp_path: Path) -> None:
-    ran = paceline("run", "--workers", "2", "--folder", tmp_path / "run", script(tmp_path, text))
-    assert ran.returncode == 1
+    arguments = ["run", "--workers", "2", "--folder", tmp_path / "run", script(tmp_path, text)]
+    ran = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert ran.exit_code == 1
     assert words in ran.stderr
     assert "runpy" not in ran.stderr
     assert str(tmp_path / "run") in ran.stderr
@@ -113,10 +116,13 @@ def test_what_goes_wrong_in_a_script_is_what_the_user_sees(text: str, words: str
         (["--port", "4000", "--wire", "shared-memory", "script.py"], "--port has no meaning"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_run_is_told_in_one_line(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script(tmp_path, scripts.SHORT)
-    ran = paceline("run", *arguments, cwd=tmp_path)
-    assert ran.returncode == 2
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, ["run", *arguments])
+    assert ran.exit_code == 2
     assert words in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
 
