@@ -36,6 +36,14 @@ def test_the_core_imports_the_standard_library_and_msgspec_only(path: Path) -> N
         assert not name.startswith("paceline") or name.startswith("paceline.sync"), f"{path.name} imports {name}"
 
 
+@pytest.mark.parametrize("room", ["params", "wire"])
+def test_the_other_rooms_below_know_nothing_of_the_rest_either(room: str) -> None:
+    for path in sorted((ROOT.parent / room).rglob("*.py")):
+        for name in imported(path):
+            own = name.startswith(f"paceline.{room}")
+            assert own or not name.startswith("paceline"), f"{path.relative_to(ROOT.parent)} imports {name}"
+
+
 def test_importing_the_core_loads_nothing_heavy() -> None:
     """In a fresh interpreter: no torch, no networking, nothing of the layers above."""
     code = (

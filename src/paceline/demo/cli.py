@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from paceline.compare.outcome import Outcome
     from paceline.compare.whole import Report
 
-MODELS = ("ddp", "bsp", "elastic_bsp(R=15)", "asp")
+MODELS = ("ddp", "bsp", "elastic_bsp(R=15)", "esync", "asp")
 SLOW = ("worker *: +20ms", "worker 3: +180ms")
 WORKERS = 4
 WITHIN = 60.0  # seconds

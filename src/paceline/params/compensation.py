@@ -6,23 +6,32 @@ running mean of the squared gradients, which is a row as long as the slice.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from paceline.params.rows import Row, is_finite
-from paceline.sync.compensation import EPSILON, Compensation
 
+EPSILON = 1e-7  # the paper's, added to the mean of the squares so that nothing is divided by zero
 SQUARES = "dc_asgd_squares"  # the running mean's name in snapshots, beside what the optimizer remembers
+
+
+class Strength(Protocol):
+    """How strongly to correct: by `lam`; with `memory`, by `lam / sqrt(s + EPSILON)` of the running mean `s`."""
+
+    @property
+    def lam(self) -> float: ...
+    @property
+    def memory(self) -> float | None: ...
 
 
 class Compensator:
     """How gradients are corrected, and what has to be remembered for it."""
 
-    def __init__(self, how: Compensation, size: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
+    def __init__(self, how: Strength, size: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
         self.how = how
-        self.squares = torch.zeros(size, dtype=dtype, device=device) if how.adaptive else None
+        self.squares = torch.zeros(size, dtype=dtype, device=device) if how.memory is not None else None
         self._lam = torch.tensor(how.lam, dtype=dtype, device=device)
 
     def correct(self, gradient: Tensor, now: Tensor, given: Tensor, piece: slice, out: Tensor) -> Tensor | None:

@@ -17,7 +17,7 @@ import torch
 from msgspec import Struct
 from torch import Tensor
 
-from paceline.params.compensation import Compensator, Corrected
+from paceline.params.compensation import Compensator, Corrected, Strength
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.optimizer import Optimizer
@@ -25,7 +25,6 @@ from paceline.params.round import Round
 from paceline.params.rows import Row, Rows, Scale, cut
 from paceline.params.space import ParameterError, Space
 from paceline.params.updater import Updater
-from paceline.sync.compensation import Compensation
 
 Part = Callable[[int, slice], Row]  # in which share of the work, and which piece
 
@@ -157,7 +156,7 @@ class Store:
         self._update(target, as_it_is, scale, in_place=False, progress=progress, norms=norms, rates=rates)
         return True
 
-    def compensate(self, how: Compensation | None) -> None:
+    def compensate(self, how: Strength | None) -> None:
         """From now on correct gradients that are applied on arrival for their delay, in this way or not at all."""
         before = self.compensator
         self.compensator = None if how is None else Compensator(how, self.size, self.updater.dtype)

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-EPSILON = 1e-7  # the paper's, added to the mean of the squares so that nothing is divided by zero
-
 
 class Compensation(Struct, frozen=True):
     """How strongly to correct a gradient: by `lam`, the same for all elements.
 
-    With `memory` it is adaptive: each element has `lam / sqrt(s + EPSILON)`, where `s` is a running mean of its squared
+    With `memory` it is adaptive: each element has `lam / sqrt(s + 1e-7)`, where `s` is a running mean of its squared
     gradients, `memory * s + (1 - memory) * g * g`.
     """
 
     lam: float
     memory: float | None = None
-
-    @property
-    def adaptive(self) -> bool:
-        """Does it need the running mean?"""
-        return self.memory is not None
