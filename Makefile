@@ -24,7 +24,7 @@ demo: $(READY)  ## digits learnt by uneven workers, under torch's own DDP and un
 	$(BIN)/paceline demo
 
 test: lint  ## lint and all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .

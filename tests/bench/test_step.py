@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from paceline.bench.step import SYSTEMS, StepRow
 from paceline.cli import app
+from tests.effort import long
 
 
+@long
 def test_a_cell_has_one_row_for_each_system() -> None:
     ran = CliRunner().invoke(
         app, ["bench", "step", "--net", "cnn", "--workers", "2", "--repeats", "1", "--json"], catch_exceptions=False

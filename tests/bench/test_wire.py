@@ -20,6 +20,7 @@ from paceline.bench.rivals.member import Place
 from paceline.bench.rivals.reaper import members
 from paceline.bench.wire import WireRow
 from paceline.cli import app
+from tests.effort import long
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="looks for processes in /proc")
 
@@ -80,6 +81,7 @@ def test_more_rounds_and_more_bytes_take_longer() -> None:
     assert best(2, 1.0) * 3 < best(2, 100.0)
 
 
+@long
 @pytest.mark.parametrize("servers", [1, 2])
 def test_torch_rpc_does_rounds(servers: int) -> None:
     with TORCH_RPC.start(2, servers, 0.1) as group:

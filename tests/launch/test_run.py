@@ -59,9 +59,9 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_summary_for_programs(tmp_path: Path) -> None:
-    slow = ["--slow", "worker 1: +20ms"]
-    ran = paceline("run", "--workers", "2", *slow, "--json", "--folder", tmp_path, script(tmp_path, scripts.SHORT))
-    assert ran.returncode == 0, ran.stderr
+    options = ["--workers", "2", "--slow", "worker 1: +20ms", "--json", "--folder", str(tmp_path)]
+    ran = CliRunner().invoke(app, ["run", *options, str(script(tmp_path, scripts.SHORT))])
+    assert ran.exit_code == 0, ran.stderr
     summary: dict[str, Any] = json.loads(ran.stdout)
     assert summary["sync"] == "bsp"
     assert summary["iterations"] == 20
@@ -128,22 +128,26 @@ def test_what_cannot_be_run_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("command", [["run", "script.py"], ["serve", "--workers", "2"]])
-def test_a_port_that_is_taken_is_told_in_one_line(command: list[str], tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_told_in_one_line(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script(tmp_path, scripts.SHORT)
+    monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ran = paceline(command[0], "--port", str(port), *command[1:], cwd=tmp_path)
-    assert ran.returncode == 2
+        ran = CliRunner().invoke(app, [command[0], "--port", str(port), *command[1:]])
+    assert ran.exit_code == 2
     assert f"127.0.0.1:{port}: is taken by another process; choose another port" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
 
 
-def test_a_port_of_ones_choice(tmp_path: Path) -> None:
+def test_a_port_of_ones_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path, scripts.SHORT)
+    monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    ran = paceline("run", "--port", str(port), "--folder", "run", "script.py", cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    ran = CliRunner().invoke(app, ["run", "--port", str(port), "--folder", "run", "script.py"])
+    assert ran.exit_code == 0, ran.stderr
     assert RunFile.read(tmp_path / "run").coordinator.port == port
 
 

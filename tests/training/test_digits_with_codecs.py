@@ -13,7 +13,7 @@ from paceline.params.codecs import codec_of
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
 SIZE = 9_930  # parameters of its network
-WORKERS, SERVERS = 4, 2
+WORKERS, SERVERS = 2, 1
 
 
 @pytest.mark.parametrize("codec", ["one_bit", "top_k(share=0.05)"])

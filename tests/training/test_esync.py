@@ -122,12 +122,11 @@ def test_with_fixed_steps_it_is_diloco_to_the_bit(
 @pytest.mark.parametrize("query", ["blocking", "nonblocking"])
 def test_it_follows_a_worker_that_gets_slower(query: str, tmp_path: Path) -> None:
     """The fast one does more local steps as soon as the other is slow, and rounds stay alike for both."""
-    slow = ("worker 0: +4ms", "worker 1: +8ms", "worker 1: +150ms from 300ms")
-    fast, other = ran(tmp_path / "run", f"esync(query={query})", "sgd", deterministic=False, slow=slow, rounds=30)
+    slow = ("worker 0: +4ms", "worker 1: +8ms", "worker 1: +400ms from 50ms")
+    fast, other = ran(tmp_path / "run", f"esync(query={query})", "sgd", deterministic=False, slow=slow, rounds=8)
     assert torch.equal(fast["begins"], other["begins"])
-    before, after = (fast["steps"][part].median() for part in (slice(2, 6), slice(-8, None)))
-    assert after >= 3 * before
-    assert other["steps"][-8:].median() <= 2
+    assert fast["steps"].max() >= 10  # while at first there was time for two or three
+    assert other["steps"][-2:].max() <= 2
 
 
 def test_an_outer_optimizer_must_be_of_the_same_parameters() -> None:
