@@ -10,6 +10,7 @@ import typer
 
 from paceline.observe.terminal import console_for_figures, print_json, stop
 from paceline.sync import ModelError, parse
+from paceline.sync.models.esync import ESync
 
 if TYPE_CHECKING:
     from paceline.compare.outcome import Outcome
@@ -66,7 +67,7 @@ def demo(
 
 
 def _draw(report: Report) -> None:
-    """Where the first seconds went, as the servers saw them; ddp has none."""
+    """Where the first seconds went, as the servers saw them; ddp has none, and of esync they see whole rounds only."""
     from paceline.observe.recorded import timeline
     from paceline.observe.timeline import Compared, pictures
     from paceline.observe.trace import read
@@ -76,13 +77,14 @@ def _draw(report: Report) -> None:
         return
     shown = min(MOST_SHOWN, *(row.seconds_to_target or MOST_SHOWN for row in seen))
     timelines = [timeline(read(_trace(row)), shown) for row in seen]
-    runs = [
-        Compared(parse(row.sync), found, found.against(timelines[0]), None)
-        for row, found in zip(seen, timelines, strict=True)
-    ]
+    runs = []
+    for row, found in zip(seen, timelines, strict=True):
+        model = parse(row.sync)
+        runs.append(Compared(model, found, None if isinstance(model, ESync) else found.against(timelines[0]), None))
+    rounds = " Under esync it saw whole rounds." if any(isinstance(run.model, ESync) for run in runs) else ""
     console = console_for_figures()
     console.print()
-    pictures(console, runs, f"The first {shown:.1f} seconds of training, as the server saw them.")
+    pictures(console, runs, f"The first {shown:.1f} seconds of training, as the server saw them.{rounds}")
 
 
 def _trace(row: Outcome) -> Path:
