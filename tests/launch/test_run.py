@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from paceline.cli import app
-from paceline.launch.run import Reported, ScriptRun
+from paceline.launch.cli import _print
+from paceline.launch.run import Reported, ScriptRun, Summary
 from paceline.launch.run_file import RunFile
 from paceline.nodes import Job, ScriptFailed, WrongRequest
 from paceline.nodes.operator import change
@@ -249,3 +250,10 @@ def test_workers_that_torchrun_starts(tmp_path: Path) -> None:
         serving.wait()
         if serving.stdout is not None:
             serving.stdout.close()
+
+
+def test_a_state_server_that_was_lost_is_told_like_a_worker(capsys: pytest.CaptureFixture[str]) -> None:
+    _print(Summary("run", "esync", 1.0, 0, 0.0, [], ["state server", "worker 1"], lost_residual={1: 0.5}))
+    shown = capsys.readouterr().out
+    assert "state server was lost; the others went on\n" in shown
+    assert "worker 1 was lost; the others went on; gradients of norm 0.5 that it held back" in shown

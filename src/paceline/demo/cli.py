@@ -27,7 +27,7 @@ MOST_SHOWN = 4.0  # seconds of the picture
 def demo(
     sync: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXPR", help="A model to train under, or ddp; give it again for more. Without it, four."),
+        typer.Option(metavar="EXPR", help="A model to train under, or ddp; give it again for more. Without it, five."),
     ] = None,
     target: Annotated[float, typer.Option(min=0.2, max=0.97, help="The test accuracy to train to.")] = 0.95,
     folder: Annotated[str | None, typer.Option(help="Where everything goes; without it, a new one in runs.")] = None,

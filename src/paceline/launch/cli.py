@@ -196,7 +196,7 @@ def _print(summary: Summary) -> None:
             f"{rounds} rounds; at the end of one a worker is blocked for {blocked[0]:.1f} to {blocked[-1]:.1f} ms"
         )
     for name in summary.lost:
-        held_back = summary.lost_residual.get(int(name.split()[1]))
+        held_back = next((norm for worker, norm in summary.lost_residual.items() if name == f"worker {worker}"), None)
         also = "" if held_back is None else f"; gradients of norm {held_back:.2g} that it held back are lost with it"
         console.print(f"{name} was lost; the others went on{also}")
     console.print(f"logs and traces: {summary.folder}")
