@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 
-from paceline.nodes.memory import tensor_over
+from paceline.nodes.memory import MOST, Tensors, tensor_over
 from paceline.wire import Segment
 
 BYTES = 1 << 16
@@ -36,3 +36,17 @@ def test_a_tensor_outlives_the_segment_that_it_lies_in() -> None:
     gc.collect()
     written.fill_(3.0)
     assert read.sum() == 3.0 * (BYTES // 4 - 1)
+
+
+def test_a_view_that_comes_again_has_the_same_tensor() -> None:
+    mine, tensors = Segment(BYTES), Tensors(torch.float32)
+    tensor = tensors.over(mine.part(0, 400))
+    assert tensor is tensors.over(mine.part(0, 400))
+    assert tensors.over(mine.part(400, 800)).data_ptr() == tensor.data_ptr() + 400
+
+
+def test_only_few_tensors_are_remembered() -> None:
+    tensors = Tensors(torch.float32)
+    views = [memoryview(bytearray(4 * size)) for size in range(1, 3 * MOST)]
+    assert [len(tensors.over(view)) for view in views] == list(range(1, 3 * MOST))
+    assert len(tensors._made) <= MOST

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import pytest
+import torch
 
 from paceline.nodes import Job, Worker, WrongRequest
 from paceline.params import Optimizer
-from paceline.wire import MemoryNetwork
+from paceline.wire import MemoryNetwork, SocketNetwork
 from tests.nodes import programs
-from tests.nodes.runs import WIRES, run
+from tests.nodes.runs import LONGEST, WIRES, on_threads, run
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -86,3 +88,32 @@ def test_what_cannot_be_read_in_place() -> None:
         Worker(Job(workers=1, optimizer=Optimizer("lars")), MemoryNetwork(), {"values": (3,)}, in_place=True)
     (said,) = run("memory", Job(workers=1, servers=2), programs.flat_in_place)
     assert "2 shards" in said
+
+
+def test_who_has_given_back_what_it_read_stops_nobody_however_long_it_computes() -> None:
+    """Two workers have read each of a shard's two buffers in place and do not come back before the third is done."""
+    first_step, both_given_back, all_steps = Event(), Event(), Event()
+
+    def program(seat: Any) -> int:
+        with seat.worker({"values": (30_000,)}, in_place=True) as worker:
+            worker.start(seat.coordinator, torch.zeros(30_000))
+            if seat.number == 2:
+                worker.step()
+                first_step.set()
+                assert both_given_back.wait(LONGEST / 4)
+                worker.push()
+                worker.pull().wait(LONGEST / 4)
+                worker.clock()
+                all_steps.set()
+            else:
+                if seat.number == 1:
+                    assert first_step.wait(LONGEST / 4)
+                    worker.step()
+                worker.give_back()
+                if seat.number == 1:
+                    both_given_back.set()
+                assert all_steps.wait(LONGEST / 2)
+            return int(worker.iteration)
+
+    job = Job(workers=3, sync="asp")
+    assert on_threads(job, program, {}, network=SocketNetwork(wire="shared-memory")) == [0, 1, 2]

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from paceline.wire import Segment, SegmentError
-from paceline.wire.segment import STEADY
+from paceline.wire.segment import MOST_PARTS, STEADY
 
 
 def memory_file(size: int, seals: int) -> int:
@@ -99,3 +99,32 @@ def test_views_outlive_the_segment() -> None:
     segment.close()
     del segment
     assert view[0] == 7
+
+
+def test_a_part_is_the_same_view_again_and_known_by_where_it_begins() -> None:
+    segment = Segment(10_000, "test")
+    part = segment.part(100, 300)
+    assert part is segment.part(100, 300)
+    assert part is not segment.part(100, 301)
+    assert (part.nbytes, segment.start_of(part), segment.start_of(segment.view)) == (200, 100, 0)
+    assert segment.start_of(segment.view[100:300]) is None
+    assert segment.start_of(Segment(10_000, "another").part(100, 300)) is None
+
+
+def test_only_few_parts_are_remembered() -> None:
+    segment = Segment(10_000, "test")
+    part = segment.part(0, 1)
+    for stop in range(2, 10 * MOST_PARTS):
+        segment.part(0, stop)
+    assert segment.start_of(part) is None
+    assert segment.part(0, 1) is not part
+    assert len(segment._parts) <= MOST_PARTS
+    assert len(segment._starts) <= MOST_PARTS + 1
+
+
+def test_a_part_that_nobody_has_does_not_keep_a_closed_segment_in_memory() -> None:
+    segment = Segment(10_000, "a part of it")
+    segment.part(5, 10)
+    segment.close()
+    with open("/proc/self/maps") as maps:
+        assert not any("a part of it" in line for line in maps)

@@ -7,7 +7,9 @@ import gc
 import pytest
 
 from paceline.wire import Incoming, Limits, Segment, SegmentError
-from tests.wires import wires
+from paceline.wire.frames import PRELUDE_BYTES
+from paceline.wire.shared_memory import SharedMemoryChannel
+from tests.wires import End, wires
 
 
 def mappings(name: str) -> int:
@@ -109,3 +111,62 @@ def test_a_segment_that_was_not_shared_goes_through_the_socket() -> None:
         assert other.kept[0].payload is not None
         assert not other.kept[0].payload.readonly
         made.until(lambda: one.done == [b"a"])
+
+
+def frames_sent(end: End) -> list[int]:
+    """From now on, the sizes of what one end hands to the kernel, call by call."""
+    channel, sizes = end.channel, []
+    assert isinstance(channel, SharedMemoryChannel)
+    hand_over = channel._hand_over
+
+    def counted(frame: bytes, payload: memoryview | None) -> int:
+        sizes.append(len(frame))
+        return hand_over(frame, payload)
+
+    channel._hand_over = counted  # type: ignore[method-assign]
+    return sizes
+
+
+def test_a_release_goes_along_with_the_answer() -> None:
+    with wires("shared-memory") as made:
+        one, other = made.pair()
+        segment = made.share(one, 200_000)
+        sizes = frames_sent(other)
+
+        def answer(incoming: Incoming) -> None:
+            incoming.release()
+            other.send(b"an answer")
+
+        other.on_message = answer
+        for n in range(3):
+            one.send(b"%d" % n, segment.part(0, 100_000))
+            made.until(lambda: len(one.received) == len(one.done) == n + 1)  # noqa: B023
+        assert sizes == [2 * PRELUDE_BYTES + len(b"an answer")] * 3
+
+
+def test_releases_without_an_answer_go_together_when_the_turn_ends() -> None:
+    with wires("shared-memory") as made:
+        one, other = made.pair()
+        segment = made.share(one, 300_000)
+        other.keep = True
+        for n in range(3):
+            one.send(b"%d" % n, segment.part(n, n + 100_000))
+        made.until(lambda: len(other.kept) == 3)
+        sizes = frames_sent(other)
+        for incoming in other.kept:
+            incoming.release()
+        assert not sizes
+        made.until(lambda: len(one.done) == 3)
+        assert sizes == [3 * PRELUDE_BYTES]
+
+
+def test_what_was_released_before_the_end_is_told() -> None:
+    with wires("shared-memory") as made:
+        one, other = made.pair()
+        segment = made.share(one, 200_000)
+        other.keep = True
+        one.send(b"a", segment.view)
+        made.until(lambda: bool(other.kept))
+        other.kept[0].release()
+        other.channel.close("over")
+        made.until(lambda: bool(one.done) and bool(one.errors))

@@ -10,7 +10,7 @@ import torch
 
 from paceline.nodes import messages as m
 from paceline.nodes.errors import WrongRequest
-from paceline.nodes.memory import tensor_over
+from paceline.nodes.memory import Tensors, tensor_over
 from paceline.params.codecs import Codec, CodecError
 from paceline.wire import Channel, Incoming, Segment
 
@@ -81,6 +81,7 @@ class Line:
         self.gathered: dict[int, Gradient] = {}  # by round: whose memory is still needed
         self.residual = 0.0  # the norm of what the worker's codec held back when it last pushed
         self._takes = takes
+        self._tensors = Tensors(takes.dtype)
         self._landing: Landing | None = None
         self._decoding: Decoding | None = None  # instead, for gradients that are encoded
 
@@ -124,7 +125,7 @@ class Line:
         """What has come as it is."""
         payload = self._payload(incoming, self._takes.nbytes)
         landing = self._landing if self._landing and payload is self._landing.view else None
-        values = landing.values if landing else tensor_over(payload, self._takes.dtype)
+        values = landing.values if landing else self._tensors.over(payload)
         return Gradient(self, push, incoming, values, landing)
 
     def close(self) -> None:

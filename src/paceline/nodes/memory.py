@@ -8,6 +8,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+MOST = 64  # tensors that are remembered
+
+
+class Tensors:
+    """Tensors over views that come again and again: to make one costs more than to find it."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._made: dict[int, tuple[memoryview, Tensor]] = {}  # by the identity of the view, which must live as long
+
+    def over(self, view: memoryview) -> Tensor:
+        made = self._made.get(id(view))
+        if made is None:
+            if len(self._made) == MOST:
+                self._made.clear()
+            made = self._made[id(view)] = view, tensor_over(view, self._dtype)
+        return made[1]
+
 
 def tensor_over(view: memoryview, dtype: torch.dtype) -> Tensor:
     """A flat tensor over these bytes. Where they are read-only, whoever writes to it ends the process.

@@ -12,7 +12,7 @@ from torch import Tensor
 from paceline import params
 from paceline.nodes.aside import Aside
 from paceline.nodes.errors import WrongModel, WrongRequest
-from paceline.nodes.memory import tensor_over
+from paceline.nodes.memory import Tensors, tensor_over
 from paceline.nodes.messages import Place
 from paceline.params import Space
 from paceline.params.norms import square
@@ -39,6 +39,7 @@ class Replica:
         self._flat = torch.zeros(space.size, dtype=dtype)
         self._in_place = in_place
         self._lent: dict[int, Incoming] = {}  # by shard, what is read in place
+        self._tensors = Tensors(dtype)
         self._places: Sequence[Place] = ()
         self._own: list[Tensor] = []  # by shard, as are these two
         self._views: list[memoryview] = []
@@ -81,7 +82,7 @@ class Replica:
         self.parts[shard] = own
         if payload is not None and payload is not self._views[shard]:
             self.landing(shard, payload.nbytes)
-            there = tensor_over(payload, self.dtype)
+            there = self._tensors.over(payload)
             if self._in_place and not lasting:
                 self.parts[shard] = there
                 self._lent[shard] = incoming
@@ -114,7 +115,7 @@ class Replica:
     def outgoing(self, place: Place) -> memoryview:
         """The gradient of a shard."""
         size = self.dtype.itemsize
-        return self.segment.view[place.start * size : place.stop * size]
+        return self.segment.part(place.start * size, place.stop * size)
 
     def write(self, values: Values) -> None:
         """Make these the gradient, if they are of this model."""

@@ -210,6 +210,7 @@ class Worker:
         """What was read in place is not needed any more: the servers may write there."""
         with self._pump.mine():
             self._replica.give_back(range(len(self.places)))
+            self._loop.run_once(0.0)  # who computes now may not come back to the loop for long
 
     def close(self, *, well: bool = True) -> None:
         """Leave: in good order if nothing has gone wrong, here or with the training; else as if it had died."""

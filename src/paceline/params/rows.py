@@ -47,20 +47,24 @@ class Rows:
 
     def sum(self, rows: Sequence[Row], out: Row) -> slice | None:
         """Sum the rows, in their order; the first may be `out`. Stops at a piece that is not finite and returns it."""
-        return self._first(lambda piece: not self.sum_piece(rows, piece, out[piece]))
 
-    def sum_piece(self, rows: Sequence[Row], piece: slice, out: Row) -> bool:
-        """Sum one piece of the rows. False if it is not finite."""
+        def bad(piece: slice) -> bool:
+            summed = self.sum_piece(rows, piece, out[piece])
+            if summed is not None and len(rows) == 1:
+                np.copyto(out[piece], summed)
+            return summed is None
+
+        return self._first(bad)
+
+    def sum_piece(self, rows: Sequence[Row], piece: slice, out: Row) -> Row | None:
+        """The sum of one piece of the rows, in `out`; of one row, the piece itself. None if it is not finite."""
         add = np.add if torch.get_num_threads() == 1 else _threaded_add
-        first, *others = rows
-        so_far = first[piece]
+        so_far = rows[0][piece]
         with np.errstate(all="ignore"):
-            for row in others:
+            for row in rows[1:]:
                 add(so_far, row[piece], out)
                 so_far = out
-        if not others:
-            np.copyto(out, so_far)
-        return is_finite(out)
+            return so_far if _is_finite(so_far) else None
 
     def first_bad(self, row: Row) -> slice | None:
         """The first piece that is not finite."""
@@ -78,7 +82,11 @@ class Rows:
 def is_finite(row: Row) -> bool:
     """Whether all numbers are. The sum of their squares says so; only if that is not finite is each looked at."""
     with np.errstate(all="ignore"):
-        return isfinite(row.dot(row)) or bool(np.isfinite(row).all())
+        return _is_finite(row)
+
+
+def _is_finite(row: Row) -> bool:
+    return isfinite(row.dot(row)) or bool(np.isfinite(row).all())
 
 
 class Scale(NamedTuple):

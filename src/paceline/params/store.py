@@ -289,10 +289,12 @@ class Store:
 
         def summed(share: int, piece: slice) -> Row:
             scratch = self._scratch_of(share, piece)
-            if not self._rows.sum_piece(rows, piece, scratch):
+            row = self._rows.sum_piece(rows, piece, scratch)
+            if row is None:
                 raise _NotFiniteError
-            if scale:
-                scale(scratch, scratch)
+            if not scale:
+                return row
+            scale(row, scratch)
             return scratch
 
         steps = self.updater.steps
@@ -360,11 +362,12 @@ class Store:
         return self._scratch[share][: piece.stop - piece.start]
 
     def _writable(self) -> int:
-        """The buffer to update: the live one unless it is lent."""
+        """The buffer to update: the live one unless it is lent, or the other lets it be done at once."""
+        spare = 1 - self._live
+        if not self._readers[spare] and (self._readers[self._live] or self.updater.linear):
+            return spare
         if not self._readers[self._live]:
             return self._live
-        if not self._readers[1 - self._live]:
-            return 1 - self._live
         raise StoreError("both buffers are lent; wait until one is given back (can_update)")
 
     def _row(self, gradient: Tensor) -> Row:

@@ -16,6 +16,7 @@ from paceline.wire.errors import SegmentError
 
 SEAL_FUTURE_WRITE = 0x0010  # of fcntl.h; Python has no name for it. The maker's mapping stays writable.
 STEADY = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW
+MOST_PARTS = 64  # views that are remembered
 
 
 class Segment:
@@ -37,7 +38,7 @@ class Segment:
         except (OSError, ValueError, OverflowError) as error:
             os.close(self.fd)
             raise SegmentError(name, f"{size} bytes of shared memory cannot be had: {error}") from None
-        self.view = memoryview(self._map)
+        self._show()
 
     @classmethod
     def attached(cls, fd: int, size: int, peer: str) -> Segment:
@@ -51,11 +52,38 @@ class Segment:
             raise SegmentError(peer, f"a segment of {size} bytes cannot be mapped: {error}") from None
         finally:
             os.close(fd)
-        segment.view = memoryview(segment._map)
+        segment._show()
         return segment
+
+    def _show(self) -> None:
+        self.view = memoryview(self._map)
+        self._parts: dict[tuple[int, int], memoryview] = {}
+        self._starts: dict[int, int] = {id(self.view): 0}  # of the views, by their identity
+
+    def part(self, start: int, stop: int) -> memoryview:
+        """A view of some of the bytes: the same object as before, as long as few different ones are asked for.
+
+        So whoever has made something of a view, a tensor say, can tell that it comes again.
+        """
+        part = self._parts.get((start, stop))
+        if part is None:
+            if len(self._parts) == MOST_PARTS:
+                self._forget()
+            part = self._parts[start, stop] = self.view[start:stop]
+            self._starts[id(part)] = start
+        return part
+
+    def start_of(self, view: object) -> int | None:
+        """Where a view begins that is `self.view` or was given by `part`; None: it is no such view, or forgotten."""
+        return self._starts.get(id(view))
+
+    def _forget(self) -> None:
+        self._parts.clear()
+        self._starts = {id(self.view): 0}
 
     def close(self) -> None:
         """Give up the descriptor, and the mapping as soon as nobody has a view of it any more."""
+        self._forget()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -66,6 +66,7 @@ class SharedMemoryChannel(StreamChannel):
         self._descriptors: list[int] = []  # received, and not claimed by a frame yet
         self._lent: dict[int, Done | None] = {}
         self._lending = 0  # the number of the last reference
+        self._releases = b""  # frames that wait for the next one, or for the end of the turn, to go along
 
     def share(self, segment: Segment) -> None:
         self._check(b"", 0)
@@ -93,14 +94,24 @@ class SharedMemoryChannel(StreamChannel):
     def send(self, header: bytes, payload: Buffer | None = None, done: Done | None = None) -> None:
         if payload is not None and self._mine:
             data = as_bytes(payload)
-            if data.nbytes > SMALL:
-                start = _address(data)
-                stop = start + data.nbytes
-                for shared in self._mine.values():
-                    if shared.start <= start and stop <= shared.stop:
-                        self._lend(header, data.nbytes, shared.number, start - shared.start, done)
-                        return
+            place = self._place_of(payload, data) if data.nbytes > SMALL else None
+            if place is not None:
+                self._lend(header, data.nbytes, *place, done)
+                return
         super().send(header, payload, done)
+
+    def _place_of(self, payload: Buffer, data: memoryview) -> tuple[int, int] | None:
+        """In which of our segments that the peer has, and where in it; None if it lies elsewhere."""
+        for segment, shared in self._mine.items():
+            offset = segment.start_of(payload)
+            if offset is not None:
+                return shared.number, offset
+        start = _address(data)
+        stop = start + data.nbytes
+        for shared in self._mine.values():
+            if shared.start <= start and stop <= shared.stop:
+                return shared.number, start - shared.start
+        return None
 
     def _lend(self, header: bytes, size: int, segment: int, offset: int, done: Done | None) -> None:
         self._check(header, size)
@@ -165,19 +176,33 @@ class SharedMemoryChannel(StreamChannel):
             raise FrameError(self.peer, f"a payload in segment {segment}; it shares {sorted(self._theirs)}")
         if offset + size > there.size:
             raise FrameError(self.peer, f"a payload of {size} bytes at {offset}, in a segment of {there.size} bytes")
-        payload = there.view[offset : offset + size]
+        payload = there.part(offset, offset + size)
         self._on_message(self, Incoming(header[REFERENCE_HEAD.size :], payload, partial(self._release, number)))
 
     def _release(self, number: int) -> None:
-        if self._state == "open":
-            self._write(prelude(RELEASE, 0, number), None, None)
+        """Tell the peer together with what is sent next: most often that is the answer to what was released."""
+        if self._state != "open":
+            return
+        if not self._releases and self._loop is not None:
+            self._loop.call_soon(self._send_releases)
+        self._releases += prelude(RELEASE, 0, number)
+        if self._loop is None:
+            self._send_releases()
+
+    def _send_releases(self) -> None:
+        if self._releases and self._state == "open":
+            self._write(b"", None, None)
+
+    def _write(self, frame: bytes, payload: memoryview | None, done: Done | None) -> None:
+        releases, self._releases = self._releases, b""
+        super()._write(releases + frame if releases else frame, payload, done)
 
     def _released(self, number: int) -> None:
         if number not in self._lent:
             raise FrameError(self.peer, f"reference {number} was released, which is not out")
         done = self._lent.pop(number)
         if done is not None:
-            self._tell([done])
+            done()
 
     def _offered(self, size: int) -> None:
         if not self._descriptors:
