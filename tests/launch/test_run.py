@@ -230,6 +230,23 @@ def test_a_failed_server_ends_the_run_and_is_named(tmp_path: Path) -> None:
     assert "server 0" in str(run.error)
 
 
+@pytest.mark.parametrize("why", ["killed", "the run failed"])
+def test_a_state_server_is_lost_if_the_run_goes_on_without_it(why: str, tmp_path: Path) -> None:
+    """Not if it ends because the run does."""
+    end, text = tmp_path / "end", scripts.UNTIL_TOLD if why == "killed" else scripts.DIVERGES
+    with ScriptRun(Job(workers=2, sync="esync"), script(tmp_path, text), [str(end)], tmp_path / "run") as run:
+        for update in run.updates():
+            if isinstance(update, Reported) and why == "killed" and not end.exists():
+                run._cluster.kill("state server")
+                end.touch()
+    if why == "killed":
+        assert run.error is None, run.error
+        assert run.lost == ["state server"]
+    else:
+        assert "NaN or Inf" in str(run.error)
+        assert run.lost == []
+
+
 def test_workers_that_torchrun_starts(tmp_path: Path) -> None:
     path, folder = script(tmp_path, scripts.SHORT), tmp_path / "run"
     serving = subprocess.Popen(

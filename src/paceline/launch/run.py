@@ -129,6 +129,7 @@ class ScriptRun:
         self._ended = 0.0
         self._deadline: float | None = None  # for everyone to leave
         self._weight = 0  # of the error
+        self._unanswered: str | None = None  # why the State Server was gone before the run was over
 
     def __enter__(self) -> ScriptRun:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +143,7 @@ class ScriptRun:
     def updates(self) -> Iterator[Update]:
         """What happens, until all nodes have ended."""
         running = set(self._cluster.names)
-        silent = {name for name in running if name.startswith(("worker", STATE_SERVER))}  # not said how they ended
+        silent = {name for name in running if name.startswith("worker")}  # not said how they ended
         while running and (self._deadline is None or monotonic() < self._deadline):
             try:
                 name, line = self._news.get(timeout=TICK)
@@ -153,14 +154,18 @@ class ScriptRun:
                 running.discard(name)
                 if name in silent and (self._deadline is None or self.error is not None):
                     self.lost.append(name)
+            if name == STATE_SERVER:
+                self._heard_of_state_server(line)
             elif name.startswith("worker"):
                 yield from self._said(int(name.split()[1]), line)
             elif isinstance(line, Result) and line.value is not None and name.startswith("server"):
                 add_norms(self._lost_residual, {int(w): norm for w, norm in line.value["lost_residual"].items()})
-            if isinstance(line, Result) and (name != STATE_SERVER or line.kind is None):
+            if isinstance(line, Result) and name != STATE_SERVER:
                 silent.discard(name)
                 if self._is_the_end(name, line):
                     self.end()
+        if self._unanswered and (self.error is None or self._unanswered != str(self.error)):
+            self.lost.append(STATE_SERVER)
         self._ended = monotonic()
         yield from self._written()
 
@@ -190,6 +195,14 @@ class ScriptRun:
             sum(worker.saved for worker in workers),
             self._lost_residual,
         )
+
+    def _heard_of_state_server(self, line: object) -> None:
+        """The last that is heard of it is that it has ended, and before that, why. The run goes on without it."""
+        if self._deadline is None and self._unanswered is None:
+            if isinstance(line, Result):
+                self._unanswered = line.words
+            elif line is None:
+                self._unanswered = "it was killed"
 
     def _said(self, worker: int, line: object) -> Iterator[Update]:
         yield from self._written()
