@@ -11,9 +11,10 @@ from time import monotonic
 import torch
 
 from paceline.nodes import messages as m
-from paceline.nodes.coordinator import BEATS, no_payload
+from paceline.nodes.coordinator import no_payload
+from paceline.nodes.coordinator_line import CoordinatorLine
 from paceline.nodes.encoding import add_norms
-from paceline.nodes.errors import NodeError, PeerLost, WrongRequest, error_of
+from paceline.nodes.errors import NodeError, WrongRequest
 from paceline.nodes.job import Job, Network
 from paceline.nodes.norm_exchange import partners
 from paceline.nodes.shard_host import ShardHost
@@ -49,8 +50,7 @@ class Server:
         self._clock = clock
         self._loop = Loop(clock=clock)
         self._listener: Listener | None = None
-        self._coordinator: Channel | None = None
-        self._heard = clock()
+        self._coordinator = CoordinatorLine(job, self._loop, self._from_coordinator, self._end)
         self._members: dict[int, m.Member] = {}
         self._server_of: dict[int, int] = {}  # by shard
         self._partners: dict[int, Channel] = {}  # servers with parts of the same tensors, for LARS
@@ -61,25 +61,15 @@ class Server:
         self._trace: Trace | None = None
         self._decoded: tuple[bytes, m.AnyMessage] = (b"", m.Alive())  # the last header that was decoded
         self._events = 0  # messages of workers so far
-        self._over = False
         self._error: NodeError | None = None
 
     def run(self, coordinator: Address) -> None:
         """Serve until the coordinator says that the run is over. Raises what ended it, if it did not end well."""
-        config = self.job.digest()
-        self._listener = self._network.listen(config=config)
+        self._listener = self._network.listen(config=self.job.digest())
         self._loop.listen(self._listener, self._connected)
-        hello = m.encode(m.ServerHello(self.number, os.getpid()))
-        deadline = self._clock() + self.job.start_within
-        channel = self._network.connect(coordinator, hello, config, deadline)
-        channel.peer = "the coordinator"
-        channel.sink = no_payload
-        self._coordinator = channel
-        self._heard = self._clock()
-        self._loop.add(channel, self._from_coordinator, self._coordinator_closed)
-        channel.send(m.encode(m.Serving(self._listener.address)))
-        self._beat()
-        while not self._over:
+        hello = m.ServerHello(self.number, os.getpid())
+        self._coordinator.connect(self._network, coordinator, hello, m.Serving(self._listener.address))
+        while not self._coordinator.over:
             pending = [host for host in self.hosts.values() if host.pending]
             before = self._events
             self._loop.run_once(min(host.patience for host in pending) if pending else None)
@@ -108,47 +98,25 @@ class Server:
 
     # The coordinator.
 
-    def _from_coordinator(self, channel: Channel, incoming: Incoming) -> None:
-        self._heard = self._clock()
-        message = m.decode(incoming.header)
+    def _from_coordinator(self, message: m.AnyMessage) -> None:
         match message:
-            case m.Alive():
-                pass
             case m.Serve():
                 self._serve(message)
-                channel.send(m.encode(m.Ready()))
+                self._coordinator.send(m.Ready())
             case m.Admit(member):
                 self._members[member.worker] = member
                 for host in self.hosts.values():
                     host.join(member)
-                channel.send(m.encode(m.Admitted(member)))
+                self._coordinator.send(m.Admitted(member))
             case m.Expel(member):
                 self._leave(member)
             case m.Change(sync, shard):
-                channel.send(m.encode(m.Changed(self._change(sync, shard))))
-            case m.Halt(kind, words) | m.Failed(kind, words):
-                self._end(error_of(kind, words) if kind is not None else None)
+                self._coordinator.send(m.Changed(self._change(sync, shard)))
             case _:
-                self._end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
-
-    def _coordinator_closed(self, _: Channel, error: WireError) -> None:
-        self._end(PeerLost(f"the coordinator is gone: {error.why}"))
-
-    def _beat(self) -> None:
-        now = self._clock()
-        if now - self._heard > self.job.silence:
-            self._end(PeerLost(f"the coordinator is gone: silent for {self.job.silence:g} s"))
-        if not self._over:
-            self._tell(m.Alive())
-            self._loop.call_at(now + self.job.silence / BEATS, self._beat)
-
-    def _tell(self, message: m.AnyMessage) -> None:
-        if self._coordinator is not None and not self._coordinator.closed:
-            self._coordinator.send(m.encode(message))
+                self._coordinator.end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
 
     def _end(self, error: NodeError | None) -> None:
-        if not self._over:
-            self._over, self._error = True, error
+        self._error = error
 
     def _serve(self, serve: m.Serve) -> None:
         space = Space({tensor.name: tensor.shape for tensor in serve.tensors})
@@ -292,7 +260,7 @@ class Server:
                 case m.Initial(shard) as initial:
                     self._host(shard).give_first(member, initial, incoming)
                     if all(host.initialised for host in self.hosts.values()):
-                        self._tell(m.Initialised())
+                        self._coordinator.send(m.Initialised())
                 case other:
                     raise WrongRequest(f"worker {member.worker} sent {type(other).__name__} to a server")
         except WrongRequest as error:
@@ -323,7 +291,7 @@ class Server:
     def _worker_closed(self, member: m.Member, error: Exception) -> None:
         if self._members.get(member.worker) == member:
             self._leave(member)
-            self._tell(m.Lost(member, str(error)))
+            self._coordinator.send(m.Lost(member, str(error)))
 
     def _refuse(self, channel: Channel, error: NodeError) -> None:
         if not channel.closed:

@@ -13,14 +13,15 @@ from threading import Event
 from time import monotonic
 
 from paceline.nodes import messages as m
-from paceline.nodes.coordinator import BEATS, no_payload
-from paceline.nodes.errors import NodeError, PeerLost, StartFailed, WrongRequest, error_of
+from paceline.nodes.coordinator import no_payload
+from paceline.nodes.coordinator_line import CoordinatorLine
+from paceline.nodes.errors import NodeError, StartFailed, WrongRequest
 from paceline.nodes.job import Job, Network
 from paceline.sync import Joined, Left, parse
 from paceline.sync.models.esync import ESync
 from paceline.sync.state_server import Answer, Began, Queried
 from paceline.sync.state_server import StateServer as Machine
-from paceline.wire import Address, Channel, Incoming, Listener, Loop, WireError
+from paceline.wire import Address, Channel, Incoming, Listener, Loop
 
 
 class StateServer:
@@ -35,29 +36,18 @@ class StateServer:
         self._loop = Loop(clock=clock)
         self._listener: Listener | None = None
         self._listens = Event()
-        self._coordinator: Channel | None = None
+        self._coordinator = CoordinatorLine(job, self._loop, self._from_coordinator, self._end)
         self._members = {number: m.Member(number, 0) for number in range(job.workers)}
-        self._heard = clock()
-        self._over = False
         self._error: NodeError | None = None
 
     def run(self, coordinator: Address) -> None:
         """Answer until the coordinator says that the run is over. Raises what ended it, if it did not end well."""
-        config = self.job.digest()
-        self._listener = self._network.listen(config=config)
+        self._listener = self._network.listen(config=self.job.digest())
         self._loop.listen(self._listener, self._connected)
         self._listens.set()
-        deadline = self._clock() + self.job.start_within
-        hello = m.encode(m.StateServerHello(os.getpid()))
-        channel = self._network.connect(coordinator, hello, config, deadline)
-        channel.peer = "the coordinator"
-        channel.sink = no_payload
-        self._coordinator = channel
-        self._heard = self._clock()
-        self._loop.add(channel, self._from_coordinator, self._coordinator_closed)
-        channel.send(m.encode(m.Serving(self._listener.address)))
-        self._beat()
-        self._loop.run(lambda: self._over)
+        hello, first = m.StateServerHello(os.getpid()), m.Serving(self._listener.address)
+        self._coordinator.connect(self._network, coordinator, hello, first)
+        self._loop.run(lambda: self._coordinator.over)
         if self._error is not None:
             raise self._error
 
@@ -74,40 +64,21 @@ class StateServer:
 
     # The coordinator.
 
-    def _from_coordinator(self, channel: Channel, incoming: Incoming) -> None:
-        self._heard = self._clock()
-        message = m.decode(incoming.header)
+    def _from_coordinator(self, message: m.AnyMessage) -> None:
         match message:
-            case m.Alive():
-                pass
             case m.Admit(member):
                 self._members[member.worker] = member
                 self._machine.handle(Joined(member.worker, member.incarnation), self._clock())
-                channel.send(m.encode(m.Admitted(member)))
+                self._coordinator.send(m.Admitted(member))
             case m.Expel(member):
                 if self._members.get(member.worker) == member:
                     del self._members[member.worker]
                     self._machine.handle(Left(member.worker), self._clock())
-            case m.Halt(kind, words) | m.Failed(kind, words):
-                self._end(error_of(kind, words) if kind is not None else None)
             case _:
-                self._end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
-
-    def _coordinator_closed(self, _: Channel, error: WireError) -> None:
-        self._end(PeerLost(f"the coordinator is gone: {error.why}"))
-
-    def _beat(self) -> None:
-        now = self._clock()
-        if now - self._heard > self.job.silence:
-            self._end(PeerLost(f"the coordinator is gone: silent for {self.job.silence:g} s"))
-        if not self._over:
-            if self._coordinator is not None and not self._coordinator.closed:
-                self._coordinator.send(m.encode(m.Alive()))
-            self._loop.call_at(now + self.job.silence / BEATS, self._beat)
+                self._coordinator.end(WrongRequest(f"the coordinator sent {type(message).__name__}"))
 
     def _end(self, error: NodeError | None) -> None:
-        if not self._over:
-            self._over, self._error = True, error
+        self._error = error
 
     # The workers.
 
