@@ -6,6 +6,7 @@ running mean of the squared gradients, which is a row as long as the slice.
 
 from __future__ import annotations
 
+from threading import local
 from typing import NamedTuple, Protocol
 
 import torch
@@ -33,6 +34,7 @@ class Compensator:
         self.how = how
         self.squares = torch.zeros(size, dtype=dtype, device=device) if how.memory is not None else None
         self._lam = torch.tensor(how.lam, dtype=dtype, device=device)
+        self._scratch = local()  # of each thread, as long as a piece
 
     def correct(self, gradient: Tensor, now: Tensor, given: Tensor, piece: slice, out: Tensor) -> Tensor | None:
         """Write a piece of the corrected gradient to `out`; the first three are that piece of their rows.
@@ -40,7 +42,10 @@ class Compensator:
         Returns the running mean that `remember` is to have, if there is one. Nothing else changes.
         """
         squares = self._next(gradient, piece)
-        strength = gradient * self.how.lam if squares is None else self._adapted(squares).mul_(gradient)
+        if squares is None:
+            strength = torch.mul(gradient, self.how.lam, out=self._room(gradient))
+        else:
+            strength = self._adapted(squares).mul_(gradient)
         strength.mul_(gradient)
         torch.sub(now, given, out=out)
         out.mul_(strength).add_(gradient)
@@ -62,6 +67,13 @@ class Compensator:
             return None
         new = (gradient * (1 - self.how.memory)).mul_(gradient)
         return new.add_(self.squares[piece] * self.how.memory)
+
+    def _room(self, like: Tensor) -> Tensor:
+        """To make memory for each piece anew costs more than to compute with it."""
+        room: Tensor | None = getattr(self._scratch, "room", None)
+        if room is None or len(room) < len(like):
+            room = self._scratch.room = torch.empty_like(like)
+        return room[: len(like)]
 
     def _adapted(self, squares: Tensor) -> Tensor:
         root = (squares + EPSILON).sqrt_()

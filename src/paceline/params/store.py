@@ -143,12 +143,15 @@ class Store:
         how = self.compensator
         if how is not None and (given is not None or how.squares is not None):
             corrected = Corrected(how, gradient, now=self.values, given=self.values if given is None else given)
+            at_once = partial(self._look_at, corrected)
+            if how.squares is None and self._update_at_once(target, at_once, scale, progress=progress, rates=rates):
+                return True
             if not self._all_finite(corrected):
                 return False
             use = partial(self._use, corrected)
             self._update(target, use, scale, in_place=True, progress=progress, norms=norms, rates=rates)
             return True
-        if self._update_at_once(target, [row], scale, progress=progress, rates=rates):
+        if self._update_at_once(target, partial(self._sum, [row]), scale, progress=progress, rates=rates):
             return True
         if self._rows.first_bad(row) is not None:
             return False
@@ -167,9 +170,13 @@ class Store:
         """A corrected gradient is made once to see whether it is finite, and again to step. No row is kept of it."""
 
         def look(share: int, pieces: Sequence[slice]) -> bool:
-            return all(corrected.is_finite(piece, self._scratch_of(share, piece)) for piece in pieces)
+            return all(self._look_at(corrected, share, piece) is not None for piece in pieces)
 
         return all(self._crew.share(self._pieces, look))
+
+    def _look_at(self, corrected: Corrected, share: int, piece: slice) -> Row | None:
+        scratch = self._scratch_of(share, piece)
+        return scratch if corrected.is_finite(piece, scratch) else None
 
     def _use(self, corrected: Corrected, share: int, piece: slice) -> Row:
         scratch = self._scratch_of(share, piece)
@@ -238,7 +245,9 @@ class Store:
         gathered = self._rounds[round]
         rate = len(gathered.pending) / of if of else 1.0
         rows = gathered.unsummed
-        if rows and self._update_at_once(target, rows, gathered.scale, progress=progress, rate=rate, rates=rates):
+        if rows and self._update_at_once(
+            target, partial(self._sum, rows), gathered.scale, progress=progress, rate=rate, rates=rates
+        ):
             gathered.applied()
         else:
             gathered.finish()
@@ -270,14 +279,14 @@ class Store:
     def _update_at_once(
         self,
         target: int,
-        rows: Sequence[Row],
+        part: Callable[[int, slice], Row | None],
         scale: Scale | None,
         *,
         progress: int,
         rate: float = 1.0,
         rates: Sequence[float] | None = None,
     ) -> bool:
-        """Look, sum and step piece by piece, so that the sum never leaves the cache.
+        """Step piece by piece with what `part` gives, or None if that is not finite, so that it never leaves the cache.
 
         Only where it can be undone should a later piece not be finite: the optimizer remembers nothing, and the values
         go to the buffer that is not live. False: it cannot be done so, or not all is finite; nothing has changed.
@@ -287,23 +296,26 @@ class Store:
         if scale and not self._deterministic:
             rate, scale = rate * scale.number, None
 
-        def summed(share: int, piece: slice) -> Row:
-            scratch = self._scratch_of(share, piece)
-            row = self._rows.sum_piece(rows, piece, scratch)
+        def finite(share: int, piece: slice) -> Row:
+            row = part(share, piece)
             if row is None:
                 raise _NotFiniteError
             if not scale:
                 return row
+            scratch = self._scratch_of(share, piece)
             scale(row, scratch)
             return scratch
 
         steps = self.updater.steps
         try:
-            self._step(target, summed, progress=progress, rate=rate, rates=rates)
+            self._step(target, finite, progress=progress, rate=rate, rates=rates)
         except _NotFiniteError:
             self.updater.steps = steps
             return False
         return True
+
+    def _sum(self, rows: Sequence[Row], share: int, piece: slice) -> Row | None:
+        return self._rows.sum_piece(rows, piece, self._scratch_of(share, piece))
 
     def _update(
         self,
