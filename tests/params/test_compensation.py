@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.params import Optimizer, Space, rows, updater
+from paceline.params.compensation import Compensator
 from paceline.params.crew import Crew
 from paceline.params.store import Store
 from paceline.sync.compensation import Compensation
@@ -151,3 +152,13 @@ def test_the_mean_square_counts_as_memory_and_stays_when_only_the_strength_is_ch
     assert math.isclose(float(mine.compensator.squares[0]), 0.05, rel_tol=1e-6)
     mine.compensate(None)
     assert mine.compensator is None
+
+
+def test_pieces_may_come_in_any_length() -> None:
+    """The room that is kept for a short one is not too short for the next."""
+    how = Compensator(Compensation(0.5), 10, torch.float32)
+    gradient, now, seen = torch.ones(10), torch.full((10,), 3.0), torch.ones(10)
+    for piece in (slice(8, 10), slice(0, 8), slice(8, 10)):
+        out = torch.zeros(piece.stop - piece.start)
+        how.correct(gradient[piece], now[piece], seen[piece], piece, out)
+        assert out.tolist() == [2.0] * len(out)
