@@ -17,8 +17,8 @@ NODE_MUTANTS = [
     NodeMutant(
         "updates do not mind readers",
         "params/store.py",
-        "if not self._readers[self._live]:\n            return self._live\n",
-        "if True:\n            return self._live\n",
+        "if not self._readers[spare] and (self._readers[self._live] or self.updater.linear):",
+        "if self.updater.linear:",
         "tests/nodes/test_atomic_pulls.py",
     ),
     NodeMutant(
@@ -450,5 +450,33 @@ NODE_MUTANTS = [
         "            if line.residual:\n",
         "            if False:\n",
         "tests/nodes/test_codecs.py",
+    ),
+    NodeMutant(
+        "what was given back is not told before the next push",
+        "nodes/worker.py",
+        "            self._loop.run_once(0.0)  # who computes now may not come back to the loop for long\n",
+        "",
+        "tests/nodes/test_worker.py",
+    ),
+    NodeMutant(
+        "a sum is stepped with before it was looked at",
+        "params/store.py",
+        "            if row is None:\n                raise _NotFiniteError\n",
+        "            if row is None:\n                row = self._scratch_of(share, piece)\n",
+        "tests/params/test_store.py",
+    ),
+    NodeMutant(
+        "a correction is stepped with before it was looked at",
+        "params/store.py",
+        "return scratch if corrected.is_finite(piece, scratch) else None",
+        "return corrected.is_finite(piece, scratch) or scratch",
+        "tests/params/test_compensation.py",
+    ),
+    NodeMutant(
+        "tensors over memory that is gone are kept",
+        "nodes/memory.py",
+        "            if len(self._made) == MOST:\n",
+        "            if False:\n",
+        "tests/nodes/test_memory.py",
     ),
 ]

@@ -33,6 +33,15 @@ WIRE_MUTANTS = [
     Mutant("readers may write", "segment.py", "STEADY | SEAL_FUTURE_WRITE", "STEADY"),
     Mutant("segments may shrink", "segment.py", "    if seals & STEADY != STEADY:", "    if False:"),
     Mutant("segments have any size", "segment.py", "    if there != size:", "    if there < size:"),
+    Mutant(
+        "every view is kept", "segment.py", "            if len(self._parts) == MOST_PARTS:", "            if False:"
+    ),
+    Mutant(
+        "a closed segment is kept",
+        "segment.py",
+        "        self._forget()\n        if self.fd >= 0:",
+        "        if self.fd >= 0:",
+    ),
     # Handshake.
     Mutant("any protocol will do", "handshake.py", "if message.protocol != self._protocol:", "if False:"),
     Mutant("any token will do", "handshake.py", "if not hmac.compare_digest(proof, expected):", "if False:"),
@@ -144,6 +153,20 @@ WIRE_MUTANTS = [
         "            raise BlockingIOError from None",
     ),
     Mutant("a write waits for ever", "tls.py", "            self._write_needs_read = False\n", ""),
+    # References.
+    Mutant("a release waits for a message", "shared_memory.py", "self._loop.call_soon(self._send_releases)", "pass"),
+    Mutant(
+        "a release is sent again",
+        "shared_memory.py",
+        'releases, self._releases = self._releases, b""',
+        "releases = self._releases",
+    ),
+    Mutant(
+        "releases do not wait for each other",
+        "shared_memory.py",
+        "        if self._loop is None:\n            self._send_releases()",
+        "        self._send_releases()",
+    ),
     # Networks.
     Mutant("open to everyone", "network.py", "if not is_loopback(bind) and token is None:", "if False:"),
     Mutant("all hosts are one", "network.py", " and address.host_id == host_id()", ""),
