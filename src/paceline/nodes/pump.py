@@ -8,12 +8,13 @@ first such push or pull, and lets go of the loop as soon as anybody wants it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Condition, Lock, Thread
 
 from paceline.wire import Loop
 
 GRACE = 0.002  # seconds in which the caller may come back by himself
+NOBODY_ELSE: AbstractContextManager[None] = nullcontext()  # drives the loop, so there is nothing to take
 LONGEST = 1.0  # seconds of one turn of the thread when nothing happens
 
 
@@ -31,12 +32,12 @@ class Pump:
         self._error: BaseException | None = None
         self._thread: Thread | None = None
 
-    @contextmanager
-    def mine(self) -> Iterator[None]:
+    def mine(self) -> AbstractContextManager[None]:
         """The loop, for as long as this lasts."""
-        if self._thread is None:
-            yield
-            return
+        return NOBODY_ELSE if self._thread is None else self._taken()
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
         self._wanted += 1
         self._alone = False
         self._loop.wake()

@@ -24,6 +24,7 @@ from paceline.params.crew import Crew
 from paceline.sync import ModelError
 from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop, WireError
 
+WITH_PAYLOAD = (m.Push, m.Initial, m.Row)
 THREADS = 4  # at most, for sums and steps: one does not fill the bandwidth of the memory
 
 
@@ -237,7 +238,7 @@ class Server:
         try:
             message = m.decode(header)
             self._decoded = header, message
-            if not isinstance(message, m.Push | m.Initial | m.Row):
+            if not isinstance(message, WITH_PAYLOAD):
                 raise WrongRequest(f"a {type(message).__name__} came with {size} bytes")
             return self._host(message.shard).landing(member, message, size)
         except WrongRequest as error:

@@ -140,6 +140,7 @@ class Worker:
         self._owed = 0  # how many blocks were asked for and have not come, in this wait or an earlier one
         self._next: Start | None = None  # what the machine has decided to go on with
         self._failure: NodeError | None = None
+        self._decoded: tuple[bytes, m.AnyMessage] = (b"", m.Alive())  # the last header that came with a payload
         self._running = False
         self._pump = Pump(self._loop, self._under_way)
 
@@ -314,7 +315,9 @@ class Worker:
     # What comes in.
 
     def _message(self, channel: Channel, incoming: Incoming) -> None:
-        message = m.decode(incoming.header)
+        header, message = self._decoded  # the one whose payload has just landed, or another
+        if header is not incoming.header:
+            message = m.decode(incoming.header)
         match message:
             case m.Parameters():
                 self._arrived(message, incoming)
@@ -330,7 +333,8 @@ class Worker:
         self._owed -= 1
         self._take(message, incoming)
         self._origin = message.origin
-        self.held_for.update(message.held_for)
+        if message.held_for:
+            self.held_for.update(message.held_for)
         self._weigh = message.weigh
         self._settle(message.shard, message.iteration, "applied")
         grant = Grant(
@@ -385,6 +389,7 @@ class Worker:
     def _landing(self, header: bytes, size: int) -> memoryview:
         """Parameters that come over a socket land where they belong, or aside while they have to wait."""
         message = m.decode(header)
+        self._decoded = header, message
         if not isinstance(message, m.Parameters):
             raise FrameError("", f"a {type(message).__name__} came with {size} bytes")
         there = self._replica.landing(message.shard, size)

@@ -46,8 +46,9 @@ class Worker:
 
     def told(self, shard: int, b: float, tau: float) -> None:
         """What the model of a shard lets the worker start with, from the next pull on."""
-        self._shares[shard] = b, tau
-        self._pulling.change(*max(self._shares))
+        if self._shares[shard] != (b, tau):
+            self._shares[shard] = b, tau
+            self._pulling.change(*max(self._shares))
 
     def begin(self, now: float) -> list[Message]:
         """Ask for the first parameters."""

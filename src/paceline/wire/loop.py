@@ -119,18 +119,22 @@ class Loop:
             handler = self._handlers.get(fd)  # an earlier one may have ended it
             if handler is not None:
                 handler(events)
-        for _ in range(len(self._soon)):
-            self._soon.popleft()()
+        self._end_turn()
         if self._timers:
             self._ring()
 
     def run(self, until: Callable[[], bool], deadline: float | None = None, waiting_for: str = "an event") -> None:
         """Go on until the condition holds. Raises Timeout once the loop's clock has reached the deadline."""
+        self._end_turn()
         while not until():
             left = None if deadline is None else deadline - self.clock()
             if left is not None and left <= 0:
                 raise Timeout("loop", f"{waiting_for} did not come in time")
             self.run_once(left)
+
+    def _end_turn(self) -> None:
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
 
     def close(self) -> None:
         """End all channels and listeners. What they still have to say may take LINGER seconds."""

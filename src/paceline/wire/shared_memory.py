@@ -92,13 +92,15 @@ class SharedMemoryChannel(StreamChannel):
             self._write(prelude(WITHDRAWN, 0, shared.number), None, None)
 
     def send(self, header: bytes, payload: Buffer | None = None, done: Done | None = None) -> None:
-        if payload is not None and self._mine:
-            data = as_bytes(payload)
-            place = self._place_of(payload, data) if data.nbytes > SMALL else None
-            if place is not None:
-                self._lend(header, data.nbytes, *place, done)
-                return
-        super().send(header, payload, done)
+        if payload is None:
+            super().send(header, None, done)
+            return
+        data = as_bytes(payload)
+        place = self._place_of(payload, data) if data.nbytes > SMALL else None
+        if place is None:
+            self._send_inline(header, data, done)
+        else:
+            self._lend(header, data.nbytes, *place, done)
 
     def _place_of(self, payload: Buffer, data: memoryview) -> tuple[int, int] | None:
         """In which of our segments that the peer has, and where in it; None if it lies elsewhere."""

@@ -63,8 +63,10 @@ class StreamChannel(Channel):
         if payload is None:
             self._check(header, 0)
             self._write(prelude(BARE, len(header), 0) + header, None, done)
-            return
-        data = as_bytes(payload)
+        else:
+            self._send_inline(header, as_bytes(payload), done)
+
+    def _send_inline(self, header: bytes, data: memoryview, done: Done | None) -> None:
         size = data.nbytes
         self._check(header, size)
         if size <= JOINED:
