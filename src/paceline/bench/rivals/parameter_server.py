@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,9 @@ def work(place: Place) -> Iterator[Rounds]:
     )
     network = SocketNetwork(wire=setup.wire)
     if place.role == "server":
+        if setup.one_core:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[place.rank % len(cores)]})
         serve(place, job, network)
         yield nothing
         return

@@ -34,6 +34,7 @@ class Setup(Struct, frozen=True):
     `copied`: gradients are copied into the memory that is sent from, not written there in the first place.
 
     `in_place`: parameters are read where the server has them, not copied to the worker.
+    `one_core`: every server has one core to itself, or shares it with others, as machines of their own would.
     `sizes` are those of the tensors that the elements are cut into; by default there is one.
     """
 
@@ -42,6 +43,7 @@ class Setup(Struct, frozen=True):
     in_place: bool = False
     slicing: Literal["elastic", "by-key"] = "elastic"
     barrier: bool = False
+    one_core: bool = False
     sizes: tuple[int, ...] = ()
 
     def environment(self) -> dict[str, str]:
