@@ -132,7 +132,10 @@ def slicing(
     repeats: Repeats = 7,
     as_json: AsJson = False,
 ) -> None:
-    """What a round of AlexNet costs with a barrier, with overlap, and with elastic slicing, as FluentPS's figure 6."""
+    """What a round of AlexNet costs with a barrier, with overlap, and with elastic slicing, as FluentPS's figure 6.
+
+    Each server is bound to one core.
+    """
     try:
         rows = list(slicings.measure(repeats, workers, servers, wire))
     except RivalError as error:
