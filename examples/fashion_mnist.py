@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--clip", type=float, default=float("inf"), help="the longest that a gradient may be")
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, or cuda")
     parser.add_argument("--alpha", type=float, help="parts of the data that are uneven by class, from Dirichlet(alpha)")
     parser.add_argument("--measure", type=int, default=1000, help="so many of the test set, now and then")
@@ -49,6 +50,7 @@ def main() -> None:
             opt.zero_grad()
             loss = nn.functional.cross_entropy(model(x.to(options.device)), y.to(options.device))
             loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), options.clip)
             opt.step()
             if opt.rank == 0 and opt.synchronized and monotonic() >= measure_at:
                 paceline.report(accuracy=accuracy(model, few, options.device))

@@ -69,6 +69,7 @@ WIRE_MUTANTS = [
     # Loop.
     Mutant("an overdue timer waits for ever", "loop.py", "return timeout if timeout > 0 else 0.0", "return timeout"),
     Mutant("cancelled timers pile up", "loop.py", "if len(timers) > 64 and", "if False and"),
+    Mutant("it never falls asleep", "loop.py", "until = begun + min(patience, BRIEF)", "until = begun + patience"),
     # Channels.
     Mutant(
         "a resumed channel stays as it is",

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from paceline.bench.rivals import GLOO, MEMCPY, RAY, TORCH_RPC, Group, Processes, RivalError
+from paceline.bench.rivals import GLOO, MEMCPY, RAY, STORE, TORCH_RPC, Group, Processes, RivalError
 from paceline.bench.rivals.member import Place
 from paceline.bench.rivals.reaper import members
 from paceline.bench.wire import WireRow
@@ -88,6 +88,11 @@ def test_torch_rpc_does_rounds(servers: int) -> None:
         assert group.rounds(3) > 0
 
 
+def test_a_store_alone_does_rounds() -> None:
+    with STORE.start(3, 1, 0.1) as group:
+        assert group.rounds(3) > 0
+
+
 def test_ray_does_rounds() -> None:
     pytest.importorskip("ray")
     with RAY.start(2, 1, 0.1) as group:
@@ -122,10 +127,7 @@ def test_what_a_system_cannot_do_is_told() -> None:
     assert ran.stderr == "paceline: torch_rpc is not measured with 1, 2 workers: it has 8 servers at most\n"
     ran = bench("--system", "globo")
     assert ran.exit_code == 2
-    assert (
-        "there is no system 'globo'; there are paceline, paceline_in_place, paceline_copied, gloo, torch_rpc, ray"
-        in ran.stderr
-    )
+    assert "there is no system 'globo'; there are paceline, paceline_in_place, paceline_copied, store" in ran.stderr
 
 
 # However it ends, nothing is left.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -59,6 +60,17 @@ def test_a_wait_ends_with_the_next_timer() -> None:
     with Loop() as loop:
         loop.call_at(loop.clock() + 0.02, lambda: rang.append(1))
         loop.run(lambda: bool(rang), loop.clock() + PATIENCE)
+
+
+def test_after_a_brief_wait_it_stays_awake_but_not_for_long() -> None:
+    with Loop() as loop:
+        loop.wake()
+        loop.run_once(PATIENCE, awake=True)
+        busy, begun = time.process_time(), time.monotonic()
+        loop.run_once(0.5, awake=True)
+        busy, waited = time.process_time() - busy, time.monotonic() - begun
+    assert waited > 0.4
+    assert busy < waited / 2
 
 
 def test_cancelled_timers_do_not_pile_up() -> None:

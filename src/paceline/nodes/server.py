@@ -73,7 +73,7 @@ class Server:
         while not self._coordinator.over:
             pending = [host for host in self.hosts.values() if host.pending]
             before = self._events
-            self._loop.run_once(min(host.patience for host in pending) if pending else None)
+            self._loop.run_once(min(host.patience for host in pending) if pending else None, awake=True)
             if self._events == before:
                 for host in pending:
                     host.idle()

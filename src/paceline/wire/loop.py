@@ -6,6 +6,7 @@ in the thread that runs the loop; only `wake` may be called from elsewhere. What
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections import Counter, deque
@@ -28,6 +29,7 @@ WRITE = select.EPOLLOUT
 
 AT_ONCE = 64  # descriptors handled in one turn
 LONGEST = 3600.0  # seconds of one wait
+BRIEF = 200e-6  # seconds: to be woken takes half as long
 
 
 class Timer:
@@ -60,6 +62,7 @@ class Loop:
         self._made = 0  # timers so far
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
+        self._brief = False  # was the last wait so short that it pays to stay awake?
         self._movers = Movers()
         self._bell = Bell()
         self.watch(self._bell.fileno(), READ, self._woken)
@@ -113,9 +116,14 @@ class Loop:
         """End the wait of the loop, from any thread."""
         self._bell.ring()
 
-    def run_once(self, timeout: float | None = None) -> None:
-        """Wait for something to happen, no longer than `timeout`, and handle all that did."""
-        for fd, events in self._epoll.poll(self._patience(timeout), AT_ONCE):
+    def run_once(self, timeout: float | None = None, *, awake: bool = False) -> None:
+        """Wait for something to happen, no longer than `timeout`, and handle all that did.
+
+        Who has nothing else to do may stay `awake` at first: where waits are brief, as the last one was, looking again
+        and again finds out sooner than to be woken. Others that want the core have it in between.
+        """
+        ready = self._found(self._patience(timeout)) if awake else self._epoll.poll(self._patience(timeout), AT_ONCE)
+        for fd, events in ready:
             handler = self._handlers.get(fd)  # an earlier one may have ended it
             if handler is not None:
                 handler(events)
@@ -130,7 +138,7 @@ class Loop:
             left = None if deadline is None else deadline - self.clock()
             if left is not None and left <= 0:
                 raise Timeout("loop", f"{waiting_for} did not come in time")
-            self.run_once(left)
+            self.run_once(left, awake=True)
 
     def _end_turn(self) -> None:
         for _ in range(len(self._soon)):
@@ -183,6 +191,21 @@ class Loop:
         if timers:
             timeout = min(timeout, timers[0].at - self.clock())
         return timeout if timeout > 0 else 0.0
+
+    def _found(self, patience: float) -> list[tuple[int, int]]:
+        """What is ready, once something is."""
+        begun = time.monotonic()
+        if self._brief:
+            until = begun + min(patience, BRIEF)
+            while time.monotonic() < until:
+                ready = self._epoll.poll(0, AT_ONCE)
+                if ready:
+                    return ready
+                os.sched_yield()
+        ready = self._epoll.poll(patience, AT_ONCE)
+        if patience:
+            self._brief = time.monotonic() - begun < BRIEF
+        return ready
 
     def _ring(self) -> None:
         timers, now = self._timers, self.clock()

@@ -105,6 +105,7 @@ RAY_AT_ITS_BEST = {**RAY_ENVIRONMENT, "RAY_preallocate_plasma_memory": "1", "RAY
 ONE_HEAP = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 
 MEMCPY = Processes("memcpy", "memory", "memcpy", serverless=True, alone=True, package="numpy")
+STORE = Processes("store", "memory", "store", serverless=True, alone=True)
 GLOO = Processes("gloo", "tcp", "gloo", serverless=True, fewest=2)
 TORCH_RPC = Processes("torch_rpc", "tensorpipe", "torch_rpc", most_servers=8)
 RAY = Processes("ray", "object store", "ray_actor", alone=True, package="ray", environment=RAY_ENVIRONMENT)
@@ -121,5 +122,13 @@ PACELINE = (_paceline("paceline", "shared-memory"), _paceline("paceline", "tcp")
 IN_PLACE = _paceline("paceline_in_place", "shared-memory", in_place=True)
 COPIED = _paceline("paceline_copied", "shared-memory", copied=True)
 
-USUAL: tuple[Rival, ...] = (*PACELINE, IN_PLACE, COPIED, GLOO, TORCH_RPC, RAY)  # measured unless the user names systems
+USUAL: tuple[Rival, ...] = (
+    *PACELINE,
+    IN_PLACE,
+    COPIED,
+    STORE,
+    GLOO,
+    TORCH_RPC,
+    RAY,
+)  # measured unless the user names systems
 KNOWN: tuple[Rival, ...] = (*USUAL, TORCH_RPC_TUNED, RAY_TUNED)
