@@ -70,7 +70,7 @@ def test_after_a_brief_wait_it_stays_awake_but_not_for_long() -> None:
         loop.run_once(0.5, awake=True)
         busy, waited = time.process_time() - busy, time.monotonic() - begun
     assert waited > 0.4
-    assert busy < waited / 2
+    assert busy < waited / 5
 
 
 def test_cancelled_timers_do_not_pile_up() -> None:
