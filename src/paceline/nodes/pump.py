@@ -78,6 +78,6 @@ class Pump:
                         self._alone = False
                         break
                     try:
-                        self._loop.run_once(LONGEST)
+                        self._loop.run_once(LONGEST, asleep=True)
                     except BaseException as error:  # told to whoever takes the loop next
                         self._error, self._alone = error, False

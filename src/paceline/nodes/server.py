@@ -49,7 +49,7 @@ class Server:
         self.hosts: dict[int, ShardHost] = {}
         self._network = network
         self._clock = clock
-        self._loop = Loop(clock=clock)
+        self._loop = Loop(clock=clock, awake=job.has_cores)
         self._listener: Listener | None = None
         self._coordinator = CoordinatorLine(job, self._loop, self._from_coordinator, self._end)
         self._members: dict[int, m.Member] = {}
@@ -73,7 +73,7 @@ class Server:
         while not self._coordinator.over:
             pending = [host for host in self.hosts.values() if host.pending]
             before = self._events
-            self._loop.run_once(min(host.patience for host in pending) if pending else None, awake=True)
+            self._loop.run_once(min(host.patience for host in pending) if pending else None)
             if self._events == before:
                 for host in pending:
                     host.idle()

@@ -126,7 +126,7 @@ class Worker:
         self._not_finite = not_finite
         self._network = network
         self._clock = clock
-        self._loop = Loop(clock=clock)
+        self._loop = Loop(clock=clock, awake=job.has_cores)
         self._control = Control(job, network, clock, self._loop.wake)
         self._channels: dict[int, Channel] = {}  # by server
         self.places: list[m.Place] = []  # the shards

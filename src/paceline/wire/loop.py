@@ -50,10 +50,15 @@ class Timer:
 
 
 class Loop:
-    """`counters` says how many connections were refused or lost, by cause."""
+    """`counters` says how many connections were refused or lost, by cause.
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    A loop that may stay `awake` does not sleep at first when it waits: where waits are brief, as the last one was,
+    looking again and again finds out sooner than to be woken. That is for nodes that nobody else wants the cores of.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, awake: bool = False) -> None:
         self.clock = clock
+        self._awake = awake
         self.counters: Counter[str] = Counter()
         self.channels: set[Channel] = set()
         self.listeners: list[Listener] = []
@@ -116,14 +121,14 @@ class Loop:
         """End the wait of the loop, from any thread."""
         self._bell.ring()
 
-    def run_once(self, timeout: float | None = None, *, awake: bool = False) -> None:
+    def run_once(self, timeout: float | None = None, *, asleep: bool = False) -> None:
         """Wait for something to happen, no longer than `timeout`, and handle all that did.
 
-        Who has nothing else to do may stay `awake` at first: where waits are brief, as the last one was, looking again
-        and again finds out sooner than to be woken. Others that want the core have it in between.
+        `asleep` if this thread is not the only one that has work to do.
         """
-        ready = self._found(self._patience(timeout)) if awake else self._epoll.poll(self._patience(timeout), AT_ONCE)
-        for fd, events in ready:
+        patience = self._patience(timeout)
+        look = self._awake and not asleep
+        for fd, events in self._look_and_wait(patience) if look else self._epoll.poll(patience, AT_ONCE):
             handler = self._handlers.get(fd)  # an earlier one may have ended it
             if handler is not None:
                 handler(events)
@@ -138,7 +143,7 @@ class Loop:
             left = None if deadline is None else deadline - self.clock()
             if left is not None and left <= 0:
                 raise Timeout("loop", f"{waiting_for} did not come in time")
-            self.run_once(left, awake=True)
+            self.run_once(left)
 
     def _end_turn(self) -> None:
         for _ in range(len(self._soon)):
@@ -192,8 +197,8 @@ class Loop:
             timeout = min(timeout, timers[0].at - self.clock())
         return timeout if timeout > 0 else 0.0
 
-    def _found(self, patience: float) -> list[tuple[int, int]]:
-        """What is ready, once something is."""
+    def _look_and_wait(self, patience: float) -> list[tuple[int, int]]:
+        """What is ready, once something is. Looks for it first, if it may come at once."""
         begun = time.monotonic()
         if self._brief:
             until = begun + min(patience, BRIEF)

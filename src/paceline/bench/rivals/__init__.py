@@ -122,13 +122,6 @@ PACELINE = (_paceline("paceline", "shared-memory"), _paceline("paceline", "tcp")
 IN_PLACE = _paceline("paceline_in_place", "shared-memory", in_place=True)
 COPIED = _paceline("paceline_copied", "shared-memory", copied=True)
 
-USUAL: tuple[Rival, ...] = (
-    *PACELINE,
-    IN_PLACE,
-    COPIED,
-    STORE,
-    GLOO,
-    TORCH_RPC,
-    RAY,
-)  # measured unless the user names systems
+# Measured unless the user names systems.
+USUAL: tuple[Rival, ...] = (*PACELINE, IN_PLACE, COPIED, STORE, GLOO, TORCH_RPC, RAY)
 KNOWN: tuple[Rival, ...] = (*USUAL, TORCH_RPC_TUNED, RAY_TUNED)
