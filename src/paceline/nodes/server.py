@@ -28,6 +28,11 @@ WITH_PAYLOAD = (m.Push, m.Initial, m.Row)
 THREADS = 4  # at most, for sums and steps: one does not fill the bandwidth of the memory
 
 
+def crew_here() -> Crew:
+    """The threads that a server sums and steps with, on the cores that it may use."""
+    return Crew(min(THREADS, len(os.sched_getaffinity(0))))
+
+
 class Server:
     """`trace` names the file that every event and command is written to.
 
@@ -130,7 +135,7 @@ class Server:
                 self._trace_path, [ShardSetup(self.job.sync, workers, seed, place.shard, update) for place in places]
             )
             self._trace.start()
-        crew = Crew(min(THREADS, len(os.sched_getaffinity(0))))
+        crew = crew_here()
         for place in places:
             self.hosts[place.shard] = ShardHost(
                 place,

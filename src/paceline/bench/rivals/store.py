@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -10,9 +9,8 @@ from itertools import count
 import torch
 
 from paceline.bench.rivals.member import RATE, Place, Rounds
-from paceline.nodes.server import THREADS
+from paceline.nodes.server import crew_here
 from paceline.params import Optimizer, Space
-from paceline.params.crew import Crew
 from paceline.params.store import Store
 
 
@@ -25,7 +23,7 @@ def work(place: Place) -> Iterator[Rounds]:
         0,
         place.elements,
         (torch.zeros(place.elements), torch.zeros(place.elements)),
-        crew=Crew(min(THREADS, len(os.sched_getaffinity(0)))),
+        crew=crew_here(),
     )
     gradients = [torch.full((place.elements,), rank + 1.0) for rank in range(place.workers)]
     numbers = count()
