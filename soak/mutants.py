@@ -280,9 +280,23 @@ MUTANTS = [
     Mutant(
         "the fastest is taken for the slowest",
         "state_server.py",
-        "heappush(self._heap, (-query.capability, query.worker))",
-        "heappush(self._heap, (query.capability, query.worker))",
+        "return (-capability, -record.end, worker)",
+        "return (capability, -record.end, worker)",
     ),
+    Mutant(
+        "of equally slow workers the first to be done is the slowest",
+        "state_server.py",
+        "return (-capability, -record.end, worker)",
+        "return (-capability, record.end, worker)",
+    ),
+    Mutant(
+        "a worker that is ready is done later",
+        "state_server.py",
+        "return self.finished if self.ready else self.finished + self.capability",
+        "return self.finished + self.capability",
+    ),
+    Mutant("who is not known is always slower", "state_server.py", "UNEVEN = 10.0", "UNEVEN = inf"),
+    Mutant("who is not known is never slower", "state_server.py", "UNEVEN = 10.0", "UNEVEN = 0.0"),
     Mutant(
         "ready is never reset",
         "state_server.py",

@@ -1,7 +1,8 @@
 """ESync, algorithm 2: the State Server's QUERY-STATE, written down as the paper has it, over a plain list of records.
 
-The paper runs one batch before training, so that every device's capability is known from its first query on. A device
-that has not been heard of yet stands here for one that has not completed its pull, and is the slowest of all.
+The paper runs one batch before training, so that every device's capability is known from its first query on. Here one
+that has not been measured yet is the slowest of all, unless two others are known to be unlike each other; one that has
+not been heard of yet has not completed its pull. Which of equally slow devices is the slowest the paper leaves open.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ class StateServer:
     def __init__(self, p: int, epsilon: float) -> None:
         self.epsilon = epsilon
         self.records = [Record(rank) for rank in range(p)]
+        self.shortest_iteration = inf
+        self.slowest: Record | None = None  # by whom the last query was judged
 
     def QUERY_STATE(self, r: int, k: int, c: float, t_e: float, now: float) -> bool:
         current = self.record(r)
         current.local_iterations, current.capability, current.last_finish_time = k, c, t_e
         current.heard_of = True
-        slowest = self.FIND_SLOWEST_DEVICE()
+        self.shortest_iteration = min(self.shortest_iteration, c)
+        slowest = self.slowest = self.FIND_SLOWEST_DEVICE()
         if k == 0 or self.has_not_completed_the_pull(slowest, current.round):
             if k == 0 or not (slowest.ready and current.round == current.first_round):
                 return False  # else those that are ready may wait for the one that joined; not in the paper
@@ -51,11 +55,20 @@ class StateServer:
         current.first_round = t if current.first_round is None else current.first_round
 
     def FIND_SLOWEST_DEVICE(self) -> Record:
-        slowest = self.records[0]
-        for record in self.records:
-            if record.capability > slowest.capability:
-                slowest = record
-        return slowest
+        measured = [record for record in self.records if record.capability < inf]
+        unmeasured = [record for record in self.records if record.capability == inf]
+        longest = max([self.in_epsilons(record.capability) for record in measured], default=0.0)
+        equals = [record for record in measured if self.in_epsilons(record.capability) == longest]
+        if not equals:
+            return unmeasured[0]
+        slowest = max(equals, key=self.done)
+        return unmeasured[0] if unmeasured and slowest.capability <= 10 * self.shortest_iteration else slowest
+
+    def done(self, record: Record) -> float:
+        return record.last_finish_time + (0.0 if record.ready else record.capability)
+
+    def in_epsilons(self, capability: float) -> float:
+        return round(capability / self.epsilon) if self.epsilon else capability
 
     def has_not_completed_the_pull(self, slowest: Record, round_: int) -> bool:
         return not slowest.heard_of or slowest.round < round_

@@ -35,7 +35,7 @@ class Happening(NamedTuple):
     round: int
 
 
-capabilities = st.sampled_from([*(quarters / 4 for quarters in range(1, 17)), inf])
+capabilities = st.sampled_from([*(quarters / 4 for quarters in range(1, 17)), 10.0, inf])
 happenings = st.lists(
     st.builds(
         Happening,
@@ -67,7 +67,8 @@ def test_the_state_server_answers_as_the_papers_query_state(
             finished = now - it.ago / 4
             [answer] = ours.handle(Queried(worker, it.steps, it.capability, finished), now)
             assert answer.ready == theirs.QUERY_STATE(worker, it.steps, it.capability, finished, now)
-            assert answer.slowest == theirs.FIND_SLOWEST_DEVICE().rank
+            assert theirs.slowest is not None
+            assert answer.slowest == theirs.slowest.rank
         elif it.kind == "began":
             assert ours.handle(Began(worker, it.round), now) == []
             theirs.RESET_STATE_SERVER(worker, it.round, now)
@@ -137,11 +138,15 @@ class Round(NamedTuple):
 class Cluster:
     """Workers with uneven paces, a State Server a round trip away, and virtual time.
 
-    A round ends when everyone has contributed; all begin the next one then. Iterations that are given up never end.
+    A round ends when everyone has contributed; then each begins the next one, once it has its pull. Iterations that are
+    given up never end.
     """
 
-    def __init__(self, model: ESync, paces: list[float], round_trips: list[float]) -> None:
+    def __init__(
+        self, model: ESync, paces: list[float], round_trips: list[float], pulls: list[float] | None = None
+    ) -> None:
         self.paces, self.round_trips = paces, round_trips
+        self.pulls = pulls or [0.0] * len(paces)
         self.server = StateServer(model, len(paces))
         self.workers = [LocalSteps(model) for _ in paces]
         self.now = 0.0
@@ -180,9 +185,12 @@ class Cluster:
         self.begun.append(self.now)
         self.rounds_now: dict[int, Round] = {}
         self._done = [0] * len(self.paces)
-        for worker, round_trip in enumerate(self.round_trips):
-            self._later(round_trip / 2, partial(self._hear, Began(worker, self.round)))
-            self._tell(worker, RoundBegan(self.round))
+        for worker, (pull, round_trip) in enumerate(zip(self.pulls, self.round_trips, strict=True)):
+            self._later(pull + round_trip / 2, partial(self._hear, Began(worker, self.round)))
+            if pull:
+                self._later(pull, partial(self._tell, worker, RoundBegan(self.round)))
+            else:
+                self._tell(worker, RoundBegan(self.round))
 
     def _hear(self, began: Began) -> None:
         if not self.lost:
@@ -264,6 +272,41 @@ def test_blocking_workers_do_as_many_iterations_as_fit_before_the_slowest_has_do
         for worker, round_ in finished.items():
             fitting = [k for k in range(1, 61) if k * paces[worker] + epsilon <= slowest]
             assert round_.steps == max(fitting, default=1)
+
+
+two_kinds = st.tuples(
+    st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(10, 40)
+)  # how many are fast and how many slow, the pace of the fast in quarters, and how much longer the slow take, in these
+
+
+@given(two_kinds, epsilons)
+@settings(max_examples=200, deadline=None)
+def test_equally_slow_workers_do_one_iteration_in_the_first_round_if_others_are_known_to_be_faster(
+    kinds: tuple[int, int, int, int], epsilon: float
+) -> None:
+    """Though nobody's pace is known when it begins, nobody waits for a second iteration of a slow one."""
+    fast, slow, quarters, more = kinds
+    pace = quarters / 4
+    cluster = Cluster(ESync(epsilon=epsilon), [pace] * fast + [pace + more * pace] * slow, [0.0] * (fast + slow))
+    cluster.run(rounds=1)
+    assert [cluster.rounds[0][worker].steps for worker in range(fast, fast + slow)] == [1] * slow
+
+
+@given(two_kinds, epsilons, st.data())
+@settings(max_examples=300, deadline=None)
+def test_fast_workers_go_by_that_of_equally_slow_ones_which_is_done_last(
+    kinds: tuple[int, int, int, int], epsilon: float, data: st.DataObject
+) -> None:
+    """Pulls are not done at the same time, but all before a slow worker that has begun can be done."""
+    fast, slow, quarters, more = kinds
+    paces = [quarters / 4] * fast + [quarters / 4 * (1 + more)] * slow
+    several = st.integers(0, quarters * (more - 1)).map(lambda pull: pull / 4)
+    pulls = data.draw(st.lists(several, min_size=len(paces), max_size=len(paces)))
+    cluster = Cluster(ESync(epsilon=epsilon), paces, [0.0] * len(paces), pulls)
+    cluster.run(rounds=5)
+    for finished in cluster.rounds[1:]:
+        last = max(round_.ended for round_ in finished.values())
+        assert all(last - finished[worker].ended < paces[worker] + epsilon for worker in range(fast))
 
 
 @given(paces, odd_round_trips, st.integers(1, 4), st.sampled_from(["blocking", "nonblocking"]))

@@ -2,14 +2,22 @@
 
 The paper's QUERY-STATE, to the letter. A worker that asks is not ready while it has done no local iteration, or while
 the slowest has not finished its pull. It is ready if it is the slowest, if the slowest is ready, or if its own
-iteration would end after the slowest's. The slowest is the one with the longest last iteration, the lowest rank among
-equals; capability is measured anew at every query, so this follows machines whose speed changes.
+iteration would end after the slowest's. The slowest is the one with the longest last iteration; capability is measured
+anew at every query, so this follows machines whose speed changes.
 
-One thing is ours, for workers that join. Shards close a round each in its own time, so a joiner can begin ahead of
-those that are ready and wait for it. In its first round it is therefore ready if the slowest is, though that has not
-begun the round yet; by the letter of the paper each would wait for the other.
+What the paper leaves open, or does not have:
 
-Finding the slowest takes O(log N): a heap that may hold outdated entries, which are thrown out when they surface.
+- Among workers that are equally slow, but for the model's epsilon, the slowest is the one that will be done last. Those
+  that wait for it wait for the others, too.
+- The paper times a batch before training; here a worker's capability is not known until its first iteration is done.
+  Until then it counts as the slowest of all. But once one is known that takes more than ten times as long as another,
+  it counts as no slower than that one: the slow ones are likely to be alike, and the first of them to be done should
+  not begin another iteration, for which all would wait.
+- Shards close a round each in its own time, so a worker that joins can begin ahead of those that are ready and wait for
+  it. In its first round it is therefore ready if the slowest is, though that has not begun the round yet; by the letter
+  of the paper each would wait for the other.
+
+Finding the slowest takes O(log N): heaps that may hold outdated entries, which are thrown out when they surface.
 """
 
 from __future__ import annotations
@@ -41,6 +49,8 @@ class Began(Struct, frozen=True, gc=False):
     round: int
 
 
+UNEVEN = 10.0  # of two workers, one that takes so many times as long is of another kind; less may be chance
+
 Why = Literal[
     "first",  # it has done no local iteration yet
     "pulling",  # the slowest has not begun this round
@@ -63,16 +73,21 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class Record:
-    """What is known of one worker. Until it has asked once it counts as infinitely slow, and as pulling."""
+    """What is known of one worker. Until it has asked once it counts as pulling."""
 
     __slots__ = ("capability", "finished", "first", "ready", "round")
 
     def __init__(self) -> None:
-        self.capability = inf
+        self.capability = inf  # until it is known
         self.finished = -inf
         self.ready = False
         self.round = -1
         self.first: int | None = 0  # the first round that it takes part in; who joins later has not begun it yet
+
+    @property
+    def end(self) -> float:
+        """When it is done with its iteration; one that is ready is done already."""
+        return self.finished if self.ready else self.finished + self.capability
 
 
 class StateServer:
@@ -81,7 +96,9 @@ class StateServer:
     def __init__(self, model: ESync, workers: int) -> None:
         self.model = model
         self._records = {worker: Record() for worker in range(workers)}
-        self._heap = [(-inf, worker) for worker in range(workers)]
+        self._unknown = list(range(workers))  # a heap of those whose capability is not known
+        self._known: list[tuple[float, float, int]] = []  # a heap of the others, the slowest first
+        self._shortest = inf  # iteration that anybody has had
 
     def handle(self, event: Queried | Began | Joined | Left, now: float) -> list[Answer]:
         match event:
@@ -91,11 +108,12 @@ class StateServer:
                 record = self._record(worker)
                 record.round, record.finished, record.ready = round_, now, False
                 record.first = round_ if record.first is None else record.first
+                self._file(worker, record)
             case Joined(worker=worker):
                 if worker not in self._records:
                     self._records[worker] = record = Record()
                     record.first = None
-                    heappush(self._heap, (-inf, worker))
+                    self._file(worker, record)
             case Left(worker=worker):
                 self._records.pop(worker, None)
             case _:
@@ -106,14 +124,15 @@ class StateServer:
         current = self._record(query.worker)
         if current.round < 0:
             current.round = 0
-        if current.capability != query.capability:
-            current.capability = query.capability
-            heappush(self._heap, (-query.capability, query.worker))
-        current.finished = query.finished
+        current.capability, current.finished = query.capability, query.finished
+        self._shortest = min(self._shortest, query.capability)
+        self._file(query.worker, current)
         worker, slowest = self._slowest()
 
         def answer(ready: bool, why: Why) -> Answer:
-            current.ready = current.ready or ready
+            if ready and not current.ready:
+                current.ready = True
+                self._file(query.worker, current)
             return Answer(query.worker, query.steps, ready, why, worker)
 
         if query.steps == 0:
@@ -132,15 +151,42 @@ class StateServer:
         return answer(False, "time")
 
     def _slowest(self) -> tuple[int, Record]:
-        if len(self._heap) > 2 * len(self._records) + 16:
-            self._heap = [(-record.capability, worker) for worker, record in self._records.items()]
-            heapify(self._heap)
-        while True:
-            negative, worker = self._heap[0]
-            record = self._records.get(worker)
-            if record is not None and record.capability == -negative:
-                return worker, record
-            heappop(self._heap)
+        """Of those that are known, or the first of the others while it may be slower still."""
+        while self._known and not self._is_current(self._known[0]):
+            heappop(self._known)
+        while self._unknown and not self._is_unknown(self._unknown[0]):
+            heappop(self._unknown)
+        worker = self._known[0][2] if self._known else -1
+        if self._unknown and (worker < 0 or self._records[worker].capability <= UNEVEN * self._shortest):
+            worker = self._unknown[0]
+        return worker, self._records[worker]
+
+    def _file(self, worker: int, record: Record) -> None:
+        """Something has changed by which it may be the slowest, or not be any more."""
+        if record.capability == inf:
+            heappush(self._unknown, worker)
+        else:
+            heappush(self._known, self._entry(worker, record))
+        most = 2 * len(self._records) + 16
+        if len(self._known) > most:
+            self._known = [self._entry(*known) for known in self._records.items() if known[1].capability < inf]
+            heapify(self._known)
+        if len(self._unknown) > most:
+            self._unknown = [worker for worker, record in self._records.items() if record.capability == inf]
+            heapify(self._unknown)
+
+    def _entry(self, worker: int, record: Record) -> tuple[float, float, int]:
+        epsilon = self.model.epsilon
+        capability = round(record.capability / epsilon) if epsilon else record.capability
+        return (-capability, -record.end, worker)
+
+    def _is_current(self, entry: tuple[float, float, int]) -> bool:
+        record = self._records.get(entry[2])
+        return record is not None and record.capability < inf and entry == self._entry(entry[2], record)
+
+    def _is_unknown(self, worker: int) -> bool:
+        record = self._records.get(worker)
+        return record is not None and record.capability == inf
 
     def _record(self, worker: int) -> Record:
         record = self._records.get(worker)

@@ -139,6 +139,7 @@ class Asking:
         self._table = {worker: Known() for worker in range(workers)}
         for known in self._table.values():
             known.begun.append(0)
+        self._iterations: list[float] = []  # of everyone, as long as they took
 
     def handle(self, event: Any, now: float) -> list[Answer]:
         match event:
@@ -158,10 +159,26 @@ class Asking:
         current = self._table[query.worker]
         current.round = max(current.round, 0)
         current.capability, current.finished = query.capability, query.finished
-        who = max(sorted(self._table), key=lambda worker: self._table[worker].capability)
+        self._iterations.append(query.capability)
+        who = self._slowest()
         ready, why = self._judge(query.steps, current, self._table[who], now)
         current.ready |= ready
         return Answer(query.worker, query.steps, ready, why, who)
+
+    def _slowest(self) -> int:
+        """By the longest iteration, in epsilons; of equals, by who is done last."""
+        unit = self._model.epsilon
+        order: dict[int, tuple[float, float]] = {}
+        for worker in sorted(self._table):
+            known = self._table[worker]
+            if known.capability < inf:
+                length = round(known.capability / unit) if unit else known.capability
+                order[worker] = (length, known.finished + (0 if known.ready else known.capability))
+        last = max(order, key=lambda worker: order[worker], default=None)
+        strangers = sorted(set(self._table) - set(order))
+        if last is None or (strangers and self._table[last].capability <= 10 * min(self._iterations)):
+            return strangers[0]
+        return last
 
     def _judge(self, steps: int, current: Known, slowest: Known, now: float) -> tuple[bool, Why]:
         if steps == 0:
