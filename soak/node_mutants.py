@@ -17,8 +17,8 @@ NODE_MUTANTS = [
     NodeMutant(
         "updates do not mind readers",
         "params/store.py",
-        "if not self._readers[spare] and (self._readers[self._live] or self.updater.linear):",
-        "if self.updater.linear:",
+        "if not self._readers[spare] and (self._readers[self._live] or (at_once and self.updater.linear)):",
+        "if self._readers[self._live] or (at_once and self.updater.linear):",
         "tests/nodes/test_atomic_pulls.py",
     ),
     NodeMutant(
@@ -463,6 +463,20 @@ NODE_MUTANTS = [
         "params/store.py",
         "            if row is None:\n                raise _NotFiniteError\n",
         "            if row is None:\n                row = self._scratch_of(share, piece)\n",
+        "tests/params/test_store.py",
+    ),
+    NodeMutant(
+        "a gradient that is alone is stepped with before it was looked at",
+        "params/store.py",
+        "        if self._rows.first_bad(row) is not None:\n            return False\n",
+        "",
+        "tests/params/test_store.py",
+    ),
+    NodeMutant(
+        "numbers whose sum overflows are taken for infinite",
+        "params/rows.py",
+        "isfinite(np.add.reduce(row)) or bool(np.isfinite(row).all())",
+        "isfinite(np.add.reduce(row))",
         "tests/params/test_store.py",
     ),
     NodeMutant(

@@ -246,26 +246,40 @@ def test_whatever_happens_it_is_what_one_process_would_have(
         both.check()
 
 
-def test_a_gradient_that_is_not_finite_anywhere_is_found() -> None:
+@pytest.fixture(params=[0, 2**40], ids=["from memory", "from the cache"])
+def looked_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "LONG", request.param)
+
+
+@pytest.mark.usefixtures("looked_at")
+@pytest.mark.parametrize("lent", [False, True])
+@pytest.mark.parametrize("values", [(math.nan,), (math.inf,), (-math.inf,), (math.inf, -math.inf)])
+def test_a_gradient_that_is_not_finite_anywhere_is_found(values: tuple[float, ...], lent: bool) -> None:
     size = 3 * rows.PIECE // 4 + 5
-    for at in (0, size // 2, size - 1):
+    for at in (0, size // 2, size - len(values)):
         mine = store(size)
+        if lent:
+            mine.lend()
         bad = torch.ones(size)
-        bad[at] = math.nan
-        mine.gather(0, 0, torch.ones(size))
-        mine.gather(0, 1, bad)
-        assert mine.close(0, progress=0) == Closed(1, (1,))
-        assert torch.allclose(mine.values, torch.full((size,), -1e-3))
+        bad[at : at + len(values)] = torch.tensor(values)
         assert not mine.apply(bad, share=1.0, progress=0)
+        mine.gather(0, 0, bad)
+        assert mine.close(0, progress=0) == Closed(0, (0,))
+        assert torch.equal(mine.values, torch.zeros(size))
+        mine.gather(1, 0, torch.ones(size))
+        mine.gather(1, 1, bad)
+        assert mine.close(1, progress=1) == Closed(1, (1,))
+        assert torch.allclose(mine.values, torch.full((size,), -1e-3))
 
 
-def test_numbers_whose_squares_overflow_are_finite_all_the_same() -> None:
+@pytest.mark.usefixtures("looked_at")
+def test_numbers_whose_sum_or_squares_overflow_are_finite_all_the_same() -> None:
     mine = store(100, lr=0.5)
-    mine.gather(0, 0, torch.full((100,), 1e30))
-    mine.gather(0, 1, torch.full((100,), 1e30))
+    mine.gather(0, 0, torch.full((100,), 1e37))
+    mine.gather(0, 1, torch.full((100,), 1e37))
     assert mine.close(0, progress=0) == Closed(2)
-    assert torch.equal(mine.values, torch.full((100,), -5e29))
-    assert mine.apply(torch.full((100,), 1e30), share=0.5, progress=0)
+    assert torch.equal(mine.values, torch.full((100,), -5e36))
+    assert mine.apply(torch.full((100,), 1e37), share=0.5, progress=0)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])

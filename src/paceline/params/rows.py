@@ -18,6 +18,7 @@ from paceline.params.crew import Crew
 
 Row = NDArray[np.floating]
 PIECE = 2**20  # bytes: larger falls out of the cache, smaller does not give the memory time to stream
+LONG = 2**23  # bytes: a row that is not in the cache when somebody comes to look at it
 
 
 def cut(size: int, piece: int) -> list[slice]:
@@ -68,7 +69,8 @@ class Rows:
 
     def first_bad(self, row: Row) -> slice | None:
         """The first piece that is not finite."""
-        return self._first(lambda piece: not is_finite(row[piece]))
+        look = _adds_up if row.nbytes >= LONG else is_finite
+        return self._first(lambda piece: not look(row[piece]))
 
     def _first(self, bad: Callable[[slice], bool]) -> slice | None:
         """The first piece of which this is so. After it not all need have been looked at."""
@@ -87,6 +89,12 @@ def is_finite(row: Row) -> bool:
 
 def _is_finite(row: Row) -> bool:
     return isfinite(row.dot(row)) or bool(np.isfinite(row).all())
+
+
+def _adds_up(row: Row) -> bool:
+    """The same, by their sum. That takes twice as long in the cache, but lets the memory stream better."""
+    with np.errstate(all="ignore"):
+        return isfinite(np.add.reduce(row)) or bool(np.isfinite(row).all())
 
 
 class Scale(NamedTuple):

@@ -138,10 +138,10 @@ class Store:
         if not 0 < share <= 1:
             raise ParameterError(f"a share is above 0 and at most 1, not {share}")
         row = self._row(gradient)
-        target = self._writable()
         scale = Scale(np.multiply, share) if share < 1 else None
         how = self.compensator
         if how is not None and (given is not None or how.squares is not None):
+            target = self._writable(at_once=True)
             corrected = Corrected(how, gradient, now=self.values, given=self.values if given is None else given)
             at_once = partial(self._look_at, corrected)
             if how.squares is None and self._update_at_once(target, at_once, scale, progress=progress, rates=rates):
@@ -151,6 +151,7 @@ class Store:
             use = partial(self._use, corrected)
             self._update(target, use, scale, in_place=True, progress=progress, norms=norms, rates=rates)
             return True
+        target = self._writable(at_once=False)
         if self._update_at_once(target, partial(self._sum, [row]), scale, progress=progress, rates=rates):
             return True
         if self._rows.first_bad(row) is not None:
@@ -241,10 +242,10 @@ class Store:
         """
         if round not in self._rounds:
             return Closed(0)
-        target = self._writable()
         gathered = self._rounds[round]
         rate = len(gathered.pending) / of if of else 1.0
         rows = gathered.unsummed
+        target = self._writable(at_once=rows is not None and len(rows) > 1)
         if rows and self._update_at_once(
             target, partial(self._sum, rows), gathered.scale, progress=progress, rate=rate, rates=rates
         ):
@@ -342,7 +343,7 @@ class Store:
             scale(row, out)
             return out
 
-        self._step(target, scaled, progress=progress, rate=rate, norms=norms, rates=rates)
+        self._step(target, scaled, progress=progress, rate=rate, norms=norms, rates=rates, backwards=True)
 
     def _step(
         self,
@@ -353,15 +354,19 @@ class Store:
         rate: float,
         norms: Norms | None = None,
         rates: Sequence[float] | None = None,
+        backwards: bool = False,
     ) -> None:
-        """Step piece by piece; `part` gives each piece of the gradient, and is told in which share of the work."""
+        """Step piece by piece; `part` gives each piece of the gradient, and is told in which share of the work.
+
+        A gradient that was looked at or summed before is gone through `backwards`: its end is still in the cache.
+        """
         old = self.values if target != self._live else None
         step = self.updater.begin(
             self._buffers[target], old=old, progress=progress, rate=rate, norms=norms, rates=rates
         )
 
         def some(share: int, pieces: Sequence[slice]) -> None:
-            for piece in pieces:
+            for piece in reversed(pieces) if backwards else pieces:
                 step(piece.start, torch.from_numpy(part(share, piece)))
 
         self._crew.share(self._pieces, some)
@@ -373,10 +378,13 @@ class Store:
             self._scratch[share] = np.zeros(min(self.size, self.updater.piece), self._rows.dtype)
         return self._scratch[share][: piece.stop - piece.start]
 
-    def _writable(self) -> int:
-        """The buffer to update: the live one unless it is lent, or the other lets it be done at once."""
+    def _writable(self, *, at_once: bool = False) -> int:
+        """The buffer to update: the live one unless it is lent, or the other lets it be done at once, and that pays.
+
+        A gradient that is alone is sooner looked at and then added in place than brought to other memory in one pass.
+        """
         spare = 1 - self._live
-        if not self._readers[spare] and (self._readers[self._live] or self.updater.linear):
+        if not self._readers[spare] and (self._readers[self._live] or (at_once and self.updater.linear)):
             return spare
         if not self._readers[self._live]:
             return self._live
