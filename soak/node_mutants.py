@@ -18,7 +18,14 @@ NODE_MUTANTS = [
         "updates do not mind readers",
         "params/store.py",
         "if not self._readers[spare] and (self._readers[self._live] or (at_once and self.updater.linear)):",
-        "if self._readers[self._live] or (at_once and self.updater.linear):",
+        "if not self._readers[spare] and at_once and self.updater.linear:",
+        "tests/nodes/test_atomic_pulls.py",
+    ),
+    NodeMutant(
+        "a single gradient does not mind readers",
+        "params/store.py",
+        "        spare = 1 - self._live\n",
+        "        spare = 1 - self._live\n        if not at_once:\n            return self._live\n",
         "tests/nodes/test_atomic_pulls.py",
     ),
     NodeMutant(
