@@ -18,8 +18,8 @@ NODE_MUTANTS = [
         "updates do not mind readers",
         "params/store.py",
         "if not self._readers[spare] and (self._readers[self._live] or (at_once and self.updater.linear)):",
-        "if not self._readers[spare] and at_once and self.updater.linear:",
-        "tests/nodes/test_atomic_pulls.py",
+        "if self._readers[self._live] or (at_once and self.updater.linear):",
+        "tests/params/test_store.py",
     ),
     NodeMutant(
         "a single gradient does not mind readers",

@@ -99,7 +99,14 @@ def test_esync_s_speed_traffic_and_blocking() -> None:
     assert result.ours("ESync over", "SSGD, samples") >= 25
     assert result.ours("ESync over", "ASGD, bytes") < 1 / 3
     assert result.ours("blocking", "fastest worker, mean") <= esync_speed.FAST
+    assert result.ours("blocking", "fastest worker, most") < esync_speed.SLOW / 8
     assert result.ours("blocking", "all workers, free network, most") <= esync_speed.FAST
+
+
+def test_from_the_third_round_on_esync_blocks_the_fastest_for_less_than_one_of_its_iterations() -> None:
+    fastest = esync_speed.blocking(simulate_cluster("esync", esync_speed.cluster(), 300.0))[0]
+    assert len(fastest) > 10
+    assert max(fastest[1:]) <= esync_speed.FAST
 
 
 def test_blocking_is_from_being_ready_to_the_last_one_s() -> None:
