@@ -67,7 +67,7 @@ def test_it_is_the_paper_s_algorithm(
             paper.receive_pull_request(worker)
             continue
         gradient = numbers(generator, size)
-        buffer = mine.lend() if lent else None
+        buffer, before = mine.lend() if lent else None, mine.values.clone()
         assert mine.apply(gradient, share=1 / WORKERS, progress=0, given=given_to[worker])
         paper.receive_gradient(worker, gradient)
         if buffer is not None:
@@ -75,8 +75,10 @@ def test_it_is_the_paper_s_algorithm(
         expected = paper.w.detach()
         if deterministic:
             assert torch.equal(mine.values, expected)
-        else:
-            torch.testing.assert_close(mine.values, expected, rtol=1e-6, atol=1e-6)
+        else:  # from the same values each time: the next correction would multiply what rounding has made different
+            largest = max(1.0, before.abs().max().item(), expected.abs().max().item())
+            torch.testing.assert_close(mine.values, expected, rtol=1e-6, atol=1e-6 * largest)
+            expected.copy_(mine.values)
 
 
 @pytest.mark.usefixtures("piece")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-ENOUGH = 4  # pieces that are worth another thread
+ENOUGH = 2  # pieces that are worth another thread
 
 
 class Crew:

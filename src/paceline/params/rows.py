@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from paceline.params.crew import Crew
 
 Row = NDArray[np.floating]
-PIECE = 2**20  # bytes: larger falls out of the cache, smaller does not give the memory time to stream
+PIECE = 2**21  # bytes: larger falls out of the cache, smaller lets the threads of a crew wait for Python too often
 LONG = 2**23  # bytes: a row that is not in the cache when somebody comes to look at it
 
 
