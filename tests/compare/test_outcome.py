@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.compare.outcome import Spread, band, best, spread, standings
+from paceline.compare.outcome import Blocking, Outcome, Spread, WorkerShare, band, best, spread, standings
 from tests.compare.reports import outcome
 
 
@@ -38,6 +38,25 @@ def test_a_run_that_failed_is_counted_and_left_out() -> None:
     asp, bsp = standings(rows, ("asp", "bsp"), "asp")
     assert (asp.runs, asp.failed, asp.seconds_to_target.median) == (2, 1, 10)
     assert (bsp.failed, bsp.accuracy.median, bsp.times_as_fast) == (1, None, None)
+
+
+def test_blocking_is_that_of_rounds_of_several_iterations_beside_the_fastest_iteration() -> None:
+    def run(seed: int, *workers: tuple[int, float, int, float]) -> Outcome:
+        shares = [
+            WorkerShare(number, iterations, seconds, 1.0, 0.5, None, 0, 0, rounds, blocked)
+            for number, (iterations, seconds, rounds, blocked) in enumerate(workers)
+        ]
+        return outcome("esync", seed, workers=shares)
+
+    rows = [
+        run(1, (100, 2.0, 10, 0.003), (10, 4.0, 10, 0.001)),
+        run(2, (100, 4.0, 10, 0.005), (10, 4.0, 10, 0.002)),
+        run(3, (100, 3.0, 10, 0.009), (10, 4.0, 10, 0.004)),
+        outcome("bsp", 1),
+    ]
+    esync, bsp = standings(rows, ("esync", "bsp"), "bsp")
+    assert esync.blocking == Blocking(least=0.002, most=0.005, iteration=0.03)
+    assert bsp.blocking is None
 
 
 @given(st.lists(st.none() | st.floats(0.1, 100), min_size=1, max_size=9))

@@ -10,9 +10,10 @@ from io import BytesIO
 import matplotlib.image
 from rich.console import Console
 
+from paceline.compare.outcome import WorkerShare
 from paceline.compare.page import page
 from paceline.compare.picture import draw, png
-from paceline.compare.table import cells, heads, table
+from paceline.compare.table import cells, heads, legend, table
 from paceline.compare.whole import Report
 from tests.compare.reports import GRID, MODELS, outcome, report
 
@@ -54,6 +55,14 @@ def test_the_table_fits_a_hundred_columns_and_names_stay_readable() -> None:
     lines = printed(many()).splitlines()
     assert max(map(len, lines)) <= 100
     assert any(line.startswith("elastic_bsp ") for line in lines)
+
+
+def test_blocking_is_told_of_those_that_have_rounds() -> None:
+    rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042)
+    shown = report([outcome("asp", 1), outcome("esync", 1, workers=[rounds])])
+    assert [line for line in legend(shown) if "round" in line] == [
+        "esync: at the end of a round a worker is blocked for 4.2 to 4.2 ms; an iteration of the fastest takes 30.0 ms."
+    ]
 
 
 def test_without_a_target_there_is_no_time_to_it() -> None:

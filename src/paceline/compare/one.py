@@ -110,4 +110,6 @@ def _share(worker: WorkerSummary) -> WorkerShare:
         worker.samples,
         worker.sent,
         worker.received,
+        worker.rounds,
+        worker.blocked_s,
     )

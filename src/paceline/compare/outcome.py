@@ -12,7 +12,10 @@ from paceline.compare.plan import Turn
 
 
 class WorkerShare(Struct, frozen=True):
-    """One worker of a run. `computing` is the share of its time that it computed and did not wait."""
+    """One worker of a run. `computing` is the share of its time that it computed and did not wait.
+
+    Under esync a round has several iterations; `blocked_s` is the median of what it waited at the end of one.
+    """
 
     worker: int
     iterations: int
@@ -22,6 +25,8 @@ class WorkerShare(Struct, frozen=True):
     samples: int | None
     sent: int
     received: int
+    rounds: int = 0
+    blocked_s: float = 0.0
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -66,6 +71,18 @@ class Spread(Struct, frozen=True):
     high: float | None
 
 
+class Blocking(Struct, frozen=True):
+    """Where workers have rounds of several iterations: how long they are blocked at the end of one, in seconds.
+
+    From the worker that is blocked least to the one that is most, each by the median of its rounds, and beside it how
+    long an iteration of the fastest worker takes. Of several runs the medians.
+    """
+
+    least: float
+    most: float
+    iteration: float
+
+
 class Standing(Struct, frozen=True, kw_only=True):
     """One model, over all its seeds. `times_as_fast` is to the target, in comparison with the baseline."""
 
@@ -81,6 +98,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     computing: list[float]  # by worker
     held_pulls: float | None
     staleness: float | None
+    blocking: Blocking | None = None
 
 
 def failed(turn: Turn, error: str, folder: str = "") -> Outcome:
@@ -117,6 +135,7 @@ def standings(outcomes: Sequence[Outcome], models: Sequence[str], baseline: str)
             computing=_by_worker(rows),
             held_pulls=_median(rows, lambda one: one.held_pulls),
             staleness=_median(rows, lambda one: one.staleness),
+            blocking=_blocking(rows),
         )
         for model, rows in well.items()
     ]
@@ -146,6 +165,24 @@ def _by_worker(rows: Sequence[Outcome]) -> list[float]:
         for worker in outcome.workers:
             shares.setdefault(worker.worker, []).append(worker.computing)
     return [fmean(shares[worker]) for worker in sorted(shares)]
+
+
+def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
+    found = [
+        Blocking(
+            min(worker.blocked_s for worker in one.workers),
+            max(worker.blocked_s for worker in one.workers),
+            min(worker.computing_s / worker.iterations for worker in one.workers),
+        )
+        for one in rows
+        if any(0 < worker.rounds < worker.iterations for worker in one.workers)
+        and all(worker.iterations for worker in one.workers)
+    ]
+    if not found:
+        return None
+    return Blocking(
+        median(one.least for one in found), median(one.most for one in found), median(one.iteration for one in found)
+    )
 
 
 def band(curves: Sequence[Sequence[tuple[float, float]]], at: Sequence[float]) -> Mapping[str, list[float]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.table import Table
 from rich.text import Text
 
-from paceline.compare.outcome import Spread, Standing
+from paceline.compare.outcome import Blocking, Spread, Standing
 from paceline.compare.whole import Report
 
 NONE = "-"
@@ -46,8 +46,17 @@ def legend(report: Report) -> list[str]:
     if comparison.seeds > 1:
         lines.append(f"Medians of {comparison.seeds} seeds; in brackets the least and the most, after ± half of that.")
     lines.append("computing: the share of their time that workers computed, from the least to the most busy one.")
+    lines += [f"{one.sync}: {_blocking(one.blocking)}" for one in report.models if one.blocking is not None]
     lines += [f"{one.sync}: {one.failed} of {one.runs} runs failed" for one in report.models if one.failed]
     return lines
+
+
+def _blocking(blocking: Blocking) -> str:
+    least, most, iteration = (f"{1000 * value:.1f}" for value in (blocking.least, blocking.most, blocking.iteration))
+    return (
+        f"at the end of a round a worker is blocked for {least} to {most} ms; "
+        f"an iteration of the fastest takes {iteration} ms."
+    )
 
 
 def _row(report: Report, standing: Standing) -> list[str]:
