@@ -1,6 +1,6 @@
-"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER [SOONER].
+"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER SOONER IN_PLACE.
 
-Worker 1 does SOONER rounds less.
+Worker 1 does SOONER rounds less. If IN_PLACE, parameters are read and kept as if they were on a GPU.
 
 Every worker has batches of its own, by the number of the local iteration. What the parameters are when each round
 begins is saved, and how many local iterations there were in it.
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import paceline
+from paceline.training.link import Link
 
 INNER: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "sgd": lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
@@ -44,8 +45,10 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
-def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int = 0) -> None:
+def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int, *, in_place: bool) -> None:
     torch.set_num_threads(1)
+    if in_place:
+        Link._reads_in_place = True  # type: ignore[assignment, method-assign]
     model = network()
     opt = paceline.Optimizer(INNER[inner](model), outer=nesterov(model) if outer == "nesterov" else None)
     begins, steps, iteration = [flat(model)], [0], 0
@@ -72,4 +75,5 @@ def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int = 0) -> 
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]), *map(int, sys.argv[5:]))
+    _, rounds, inner, outer, folder, sooner, in_place = sys.argv
+    main(int(rounds), inner, outer, Path(folder), int(sooner), in_place=in_place == "True")

@@ -40,11 +40,12 @@ def ran(
     slow: tuple[str, ...] = (),
     rounds: int = ROUNDS,
     sooner: int = 0,
+    in_place: bool = False,
 ) -> list[dict[str, Tensor]]:
     """What the two workers of a run have saved."""
     folder.mkdir()
     job = Job(workers=2, servers=2, sync=sync, deterministic=deterministic)
-    arguments = [str(rounds), inner, outer, str(folder), str(sooner)]
+    arguments = [str(rounds), inner, outer, str(folder), str(sooner), str(in_place)]
     with ScriptRun(job, SCRIPT, arguments, folder / "run", slow=[parse(text) for text in slow]) as run:
         list(run.updates())
     assert run.error is None, run.error
@@ -98,22 +99,24 @@ def test_with_one_local_step_it_is_bsp_to_the_bit(inner: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("sync", "inner", "outer", "sooner"),
+    ("sync", "inner", "outer", "sooner", "in_place"),
     [
-        ("esync(steps=3)", "adam", "nesterov", 0),
-        ("esync(steps=2, rate=0.5)", "lbfgs", "mean", 0),
-        ("esync(steps=1, rate=0.5)", "momentum", "mean", 3),
-        ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov", 3),
+        ("esync(steps=3)", "adam", "nesterov", 0, False),
+        ("esync(steps=3)", "adam", "nesterov", 3, True),
+        ("esync(steps=2, rate=0.5)", "lbfgs", "mean", 0, False),
+        ("esync(steps=1, rate=0.5)", "momentum", "mean", 3, False),
+        ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov", 3, False),
+        ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov", 0, True),
     ],
 )
 def test_with_fixed_steps_it_is_diloco_to_the_bit(
-    sync: str, inner: str, outer: str, sooner: int, tmp_path: Path
+    sync: str, inner: str, outer: str, sooner: int, in_place: bool, tmp_path: Path
 ) -> None:
     model = parse_model(sync)
     assert isinstance(model, ESync)
     assert model.steps is not None
     expected = diloco(model.steps, inner, outer, model.rate, sooner)
-    found = ran(tmp_path / "run", sync, inner, outer, sooner=sooner)
+    found = ran(tmp_path / "run", sync, inner, outer, sooner=sooner, in_place=in_place)
     for mine, rounds in zip(found, (ROUNDS, ROUNDS - sooner), strict=True):
         assert mine["steps"].tolist() == [model.steps] * rounds
         assert torch.equal(mine["begins"], expected[: rounds + 1])

@@ -32,6 +32,9 @@ class AllReduceLink(LocalLink):
         self._begins = [p.detach().clone() for p in self._parameters]
         session.before_leaving(self._go_on_adding_nothing)
 
+    def _landing(self, dtype: torch.dtype) -> list[Tensor]:
+        return self._parameters
+
     def take(self, frozen: dict[str, dict[str, Any]]) -> Callable[[], State]:
         """The parameters as they were when the round began, and what this worker's own optimizer remembers."""
         values = {name: begin.clone() for name, begin in zip(self._names, self._begins, strict=True)}

@@ -58,7 +58,7 @@ class Link:
         self._pieces: list[tuple[Tensor, int, slice]] = []  # of parameters that are read in place: shard, and where
         self._copied: list[tuple[Tensor, Tensor]] = []  # parameters that are not, and their values
         if self.worker.in_place:
-            self._pieces = list(_pieces(self.worker, places, self._parameters))
+            self._pieces = list(_pieces(self.worker, places, self._landing(dtype)))
         else:
             self._copies.pin(self.worker.parameters, writable=True)
             for p, value in zip(
@@ -73,12 +73,19 @@ class Link:
         self._take()
         self._since = monotonic()
 
+    @property
+    def _reads_in_place(self) -> bool:
+        return all(p.device.type == "cuda" and p.is_contiguous() for p in self._parameters)
+
+    def _landing(self, dtype: torch.dtype) -> list[Tensor]:
+        """For each parameter, where its values go from where they are read in place."""
+        return self._parameters
+
     def _join(self, trained: dict[str, Tensor], dtype: torch.dtype, iteration: int) -> Worker:
         """The servers run the user's own optimizer."""
-        in_place = all(p.device.type == "cuda" and p.is_contiguous() for p in self._parameters)
         first = to_snapshot(self._optimizer, trained, self._space, dtype, iteration)
         optimizer = described(self._optimizer, named(self._optimizer))
-        return self._session.join(self._space, dtype, optimizer, first, kind=Worker, in_place=in_place)
+        return self._session.join(self._space, dtype, optimizer, first, kind=Worker, in_place=self._reads_in_place)
 
     def step(self, closure: Closure | None = None) -> Any:
         """Push what is not out yet, and wait for the parameters to go on from."""

@@ -20,7 +20,7 @@ from paceline.training.state import State, from_snapshot
 
 
 class LocalLink(Link):
-    """With the parameters, it has a copy of what they were when the round began."""
+    """Beside the parameters it has what they were when the round began: on a GPU if all of them are, else flat."""
 
     steps_alone = True
     worker: LocalWorker
@@ -30,8 +30,9 @@ class LocalLink(Link):
     ) -> None:
         self._model = model
         self._outer = outer
+        self._begins: list[Tensor] = []  # on a GPU
+        self._begun: Tensor | None = None  # flat
         super().__init__(session, optimizer, iteration)
-        self._begun = self.worker.parameters.clone()
         self._begin_round()
         self._since = monotonic()
 
@@ -90,7 +91,22 @@ class LocalLink(Link):
         if self._outer is not None:
             outer = described(self._outer, named(self._optimizer))
         first = Snapshot({name: p.detach().to("cpu", dtype) for name, p in trained.items()}, clock=iteration)
-        return self._session.join(self._space, dtype, outer, first, kind=LocalWorker)
+        in_place = self._reads_in_place
+        return self._session.join(self._space, dtype, outer, first, kind=LocalWorker, in_place=in_place)
+
+    def _landing(self, dtype: torch.dtype) -> list[Tensor]:
+        self._begins = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in self._parameters]
+        return self._begins
+
+    @torch.no_grad()
+    def _take(self) -> None:
+        super()._take()
+        if self._begins:
+            torch._foreach_copy_(self._parameters, self._begins)
+        elif not self.worker.in_place:
+            self._begun = (
+                self.worker.parameters.clone() if self._begun is None else self._begun.copy_(self.worker.parameters)
+            )
 
     def _begin_round(self) -> None:
         self.worker.begin_round(self._sum_up)
@@ -98,11 +114,18 @@ class LocalLink(Link):
     def _end_round(self) -> None:
         self.worker.end_round()
         self._take()
-        self._begun.copy_(self.worker.parameters)
 
     @torch.no_grad()
     def _sum_up(self) -> None:
-        """What the round has changed, as a gradient: the way back from where it has led."""
+        """What the round has changed, as a gradient: the way back from where it has led.
+
+        On a GPU it takes the place of what the parameters were, which comes anew with the next round.
+        """
+        if self._begun is None:
+            torch._foreach_sub_(self._begins, self._parameters)
+            self._copies.out(self._gradients, self._begins)
+            self._copies.finish()
+            return
         self._copies.out([value for _, value in self._copied], [p for p, _ in self._copied])
         self._copies.finish()
         torch.sub(self._begun, self.worker.parameters, out=self.worker.gradients)
