@@ -19,13 +19,14 @@ SIZE = 3 * ENOUGH * PIECE // 4 + 5  # enough for three threads, and an odd end
 WORKERS = 3
 
 
-@given(st.integers(0, 1000), st.integers(1, 100), st.integers(1, 6))
-def test_every_piece_is_worked_on_once(size: int, piece: int, threads: int) -> None:
+@given(st.integers(0, 1000), st.integers(1, 100), st.integers(1, 6), st.integers(1, 6))
+def test_every_piece_is_worked_on_once(size: int, piece: int, threads: int, rows: int) -> None:
     pieces = cut(size, piece)
-    shares = Crew(threads).share(pieces, lambda share, mine: (share, list(mine)))
+    shares = Crew(threads).share(pieces, lambda share, mine: (share, list(mine)), rows)
     assert [one for _, mine in shares for one in mine] == pieces
     assert [share for share, _ in shares] == list(range(len(shares)))
-    assert len(shares) == max(1, min(threads, len(pieces) // ENOUGH))
+    assert len(shares) == max(1, min(threads, len(pieces), rows * len(pieces) // ENOUGH))
+    assert pieces == [] or all(mine for _, mine in shares)
 
 
 def test_shares_run_at_the_same_time() -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-ENOUGH = 2  # pieces that are worth another thread
+ENOUGH = 2  # pieces of one row that are worth another thread
 
 
 class Crew:
@@ -24,9 +24,14 @@ class Crew:
         self.threads = threads
         self._others: ThreadPoolExecutor | None = None
 
-    def share(self, pieces: Sequence[slice], work: Callable[[int, Sequence[slice]], Result]) -> list[Result]:
-        """`work(share, pieces)` for each share of neighbouring pieces; their results in that order."""
-        shares = max(1, min(self.threads, len(pieces) // ENOUGH))
+    def share(
+        self, pieces: Sequence[slice], work: Callable[[int, Sequence[slice]], Result], rows: int = 1
+    ) -> list[Result]:
+        """`work(share, pieces)` for each share of neighbouring pieces; their results in that order.
+
+        `rows` is how many rows are cut so and worked on together.
+        """
+        shares = max(1, min(self.threads, len(pieces), len(pieces) * rows // ENOUGH))
         if shares == 1:
             return [work(0, pieces)]
         if self._others is None:

@@ -55,7 +55,7 @@ class Rows:
                 np.copyto(out[piece], summed)
             return summed is None
 
-        return self._first(bad)
+        return self._first(bad, len(rows))
 
     def sum_piece(self, rows: Sequence[Row], piece: slice, out: Row) -> Row | None:
         """The sum of one piece of the rows, in `out`; of one row, the piece itself. None if it is not finite."""
@@ -72,13 +72,13 @@ class Rows:
         look = _adds_up if row.nbytes >= LONG else is_finite
         return self._first(lambda piece: not look(row[piece]))
 
-    def _first(self, bad: Callable[[slice], bool]) -> slice | None:
+    def _first(self, bad: Callable[[slice], bool], rows: int = 1) -> slice | None:
         """The first piece of which this is so. After it not all need have been looked at."""
 
         def look(_: int, pieces: Sequence[slice]) -> slice | None:
             return next((piece for piece in pieces if bad(piece)), None)
 
-        return next((found for found in self.crew.share(self.pieces, look) if found is not None), None)
+        return next((found for found in self.crew.share(self.pieces, look, rows) if found is not None), None)
 
 
 def is_finite(row: Row) -> bool:

@@ -247,7 +247,13 @@ class Store:
         rows = gathered.unsummed
         target = self._writable(at_once=rows is not None and len(rows) > 1)
         if rows and self._update_at_once(
-            target, partial(self._sum, rows), gathered.scale, progress=progress, rate=rate, rates=rates
+            target,
+            partial(self._sum, rows),
+            gathered.scale,
+            rows=len(rows),
+            progress=progress,
+            rate=rate,
+            rates=rates,
         ):
             gathered.applied()
         else:
@@ -283,6 +289,7 @@ class Store:
         part: Callable[[int, slice], Row | None],
         scale: Scale | None,
         *,
+        rows: int = 1,
         progress: int,
         rate: float = 1.0,
         rates: Sequence[float] | None = None,
@@ -309,7 +316,7 @@ class Store:
 
         steps = self.updater.steps
         try:
-            self._step(target, finite, progress=progress, rate=rate, rates=rates)
+            self._step(target, finite, rows=rows, progress=progress, rate=rate, rates=rates)
         except _NotFiniteError:
             self.updater.steps = steps
             return False
@@ -350,13 +357,15 @@ class Store:
         target: int,
         part: Part,
         *,
+        rows: int = 1,
         progress: int,
         rate: float,
         norms: Norms | None = None,
         rates: Sequence[float] | None = None,
         backwards: bool = False,
     ) -> None:
-        """Step piece by piece; `part` gives each piece of the gradient, and is told in which share of the work.
+        """Step piece by piece; `part` gives each piece of the gradient, out of so many rows, and is told in which share
+        of the work.
 
         A gradient that was looked at or summed before is gone through `backwards`: its end is still in the cache.
         """
@@ -369,7 +378,7 @@ class Store:
             for piece in reversed(pieces) if backwards else pieces:
                 step(piece.start, torch.from_numpy(part(share, piece)))
 
-        self._crew.share(self._pieces, some)
+        self._crew.share(self._pieces, some, rows)
         self._live = target
 
     def _scratch_of(self, share: int, piece: slice) -> Row:
