@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 import paceline
 from paceline.cli import app
-from paceline.compare.decided import decided
+from paceline.compare.decided import decided, waited
+from paceline.observe.trace import ShardSetup, Trace
+from paceline.sync import Pushed
 from paceline.training import ReportError
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
@@ -26,7 +28,7 @@ print("seed", paceline.seed())
 
 def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     """All that is compared is in the document, and what went wrong with one is told without ending the others."""
-    models = ["--sync", "ddp", "--sync", "asp", "--sync", "bsp", "--with", "bsp: --lr nonsense"]
+    models = ["--sync", "ddp", "--sync", "asp", "--sync", "bsp", "--with", "bsp: --lr nonsense", "--sync", "esync"]
     options = ["--workers", "2", "--slow", "worker 1: +100ms", "--target", "0.6", "--within", "60", "--json"]
     ran = subprocess.run(
         [*COMMAND, *models, *options, "--folder", str(tmp_path), str(DIGITS), "--epochs", "1000"],
@@ -36,10 +38,10 @@ def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     )
     assert ran.returncode == 1, ran.stderr
     document = json.loads(ran.stdout)
-    ddp, asp, bsp = document["rows"]
-    assert [row["sync"] for row in document["rows"]] == ["ddp", "asp", "bsp"]
+    ddp, asp, bsp, esync = document["rows"]
+    assert [row["sync"] for row in document["rows"]] == ["ddp", "asp", "bsp", "esync"]
     assert "left with status 2" in bsp["error"]
-    for row in (ddp, asp):
+    for row in (ddp, asp, esync):
         assert row["error"] is None
         assert row["accuracy"] >= 0.6 > row["curve"][0][1]
         assert row["curve"][-1][0] == row["seconds_to_target"]
@@ -50,6 +52,11 @@ def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     assert (asp["held_pulls"], asp["staleness"] > 0) == (0, True)
     assert ddp["workers"][0]["iterations"] - ddp["workers"][1]["iterations"] in (-1, 0, 1)
     assert asp["workers"][0]["iterations"] > asp["workers"][1]["iterations"]
+    fast = esync["workers"][0]
+    assert fast["rounds"] < fast["iterations"]
+    assert min(worker["blocked_s"] for worker in esync["workers"]) > 0
+    assert max(worker["for_others_s"] for worker in esync["workers"]) > 0
+    assert [model["blocking"] is not None for model in document["models"]] == [False, False, False, True]
     assert ddp["workers"][0]["computing"] < asp["workers"][0]["computing"]
     assert json.loads((tmp_path / "comparison.json").read_text()) == document
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
@@ -103,5 +110,18 @@ def test_alone_a_report_is_nothing_and_the_seed_is_0(monkeypatch: pytest.MonkeyP
 
 def test_a_run_without_servers_has_decided_nothing(tmp_path: Path) -> None:
     assert decided(tmp_path) is None
+    assert waited(tmp_path) == {}
     (tmp_path / "server-0.trace").write_bytes(b"nonsense")
     assert decided(tmp_path) is None
+    assert waited(tmp_path) == {}
+
+
+def test_a_worker_waits_for_others_until_the_last_push_of_the_round(tmp_path: Path) -> None:
+    pushes = [(0, 0, 1.0), (1, 0, 1.5), (1, 1, 4.0), (0, 1, 4.25), (0, 2, 5.0), (1, 2, 8.0)]
+    setup = ShardSetup("esync", workers=2)
+    shard = setup.build()
+    with Trace(tmp_path / "server-0.trace", [setup]) as trace:
+        for worker, round_, now in pushes:
+            event = Pushed(worker, round_, sequence=round_)
+            trace.record(0, now, event, shard.handle(event, now))
+    assert waited(tmp_path) == {0: 0.5, 1: 0.0}

@@ -41,21 +41,21 @@ def test_a_run_that_failed_is_counted_and_left_out() -> None:
 
 
 def test_blocking_is_that_of_rounds_of_several_iterations_beside_the_fastest_iteration() -> None:
-    def run(seed: int, *workers: tuple[int, float, int, float]) -> Outcome:
+    def run(seed: int, *workers: tuple[int, float, int, float, float]) -> Outcome:
         shares = [
-            WorkerShare(number, iterations, seconds, 1.0, 0.5, None, 0, 0, rounds, blocked)
-            for number, (iterations, seconds, rounds, blocked) in enumerate(workers)
+            WorkerShare(number, iterations, seconds, 1.0, 0.5, None, 0, 0, rounds, blocked, others)
+            for number, (iterations, seconds, rounds, blocked, others) in enumerate(workers)
         ]
         return outcome("esync", seed, workers=shares)
 
     rows = [
-        run(1, (100, 2.0, 10, 0.003), (10, 4.0, 10, 0.001)),
-        run(2, (100, 4.0, 10, 0.005), (10, 4.0, 10, 0.002)),
-        run(3, (100, 3.0, 10, 0.009), (10, 4.0, 10, 0.004)),
+        run(1, (100, 2.0, 10, 0.003, 0.002), (10, 4.0, 10, 0.001, 0.0)),
+        run(2, (100, 4.0, 10, 0.005, 0.001), (10, 4.0, 10, 0.002, 0.003)),
+        run(3, (100, 3.0, 10, 0.009, 0.008), (10, 4.0, 10, 0.004, 0.0)),
         outcome("bsp", 1),
     ]
     esync, bsp = standings(rows, ("esync", "bsp"), "bsp")
-    assert esync.blocking == Blocking(least=0.002, most=0.005, iteration=0.03)
+    assert esync.blocking == Blocking(for_others=0.003, until_parameters=0.005, iteration=0.03)
     assert bsp.blocking is None
 
 

@@ -58,10 +58,11 @@ def test_the_table_fits_a_hundred_columns_and_names_stay_readable() -> None:
 
 
 def test_blocking_is_told_of_those_that_have_rounds() -> None:
-    rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042)
+    rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042, 0.0012)
     shown = report([outcome("asp", 1), outcome("esync", 1, workers=[rounds])])
     assert [line for line in legend(shown) if "round" in line] == [
-        "esync: at the end of a round a worker is blocked for 4.2 to 4.2 ms; an iteration of the fastest takes 30.0 ms."
+        "esync: at the end of a round workers wait up to 1.2 ms for others, and 4.2 ms until they have new parameters; "
+        "an iteration of the fastest takes 30.0 ms."
     ]
 
 

@@ -24,7 +24,7 @@ def train(net: str, sync: str, steps: int, folder: Path, device: str) -> float:
     return min(float(line.split()[1]) for line in lines if line.startswith("accuracy"))
 
 
-@pytest.mark.parametrize("sync", ["bsp", "ssp(s=3)"])
+@pytest.mark.parametrize("sync", ["bsp", "ssp(s=3)", "esync(steps=3)"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_digits_are_learnt(device: str, sync: str, tmp_path: Path) -> None:
     assert train("digits", sync, 150, tmp_path, device) > 0.95

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Timer
 from time import monotonic
 
-from paceline.compare.decided import decided
+from paceline.compare.decided import decided, waited
 from paceline.compare.outcome import Outcome, WorkerShare, failed
 from paceline.compare.plan import Comparison, Turn
 from paceline.launch.cores import assign
@@ -68,6 +68,8 @@ def _outcome(
     reached = None if target is None else next((time for time, right in curve if right >= target), None)
     workers = run.summary().workers
     counted = decided(run.folder)
+    in_rounds = any(0 < worker.rounds < worker.iterations for worker in workers)
+    waits = waited(run.folder) if in_rounds else {}
     return Outcome(
         sync=turn.sync,
         seed=turn.seed,
@@ -79,7 +81,7 @@ def _outcome(
         iterations=sum(worker.iterations for worker in workers),
         samples_per_s=_per_second(workers, lambda worker: worker.samples),
         bytes_per_s=_per_second(workers, lambda worker: worker.sent + worker.received) or 0.0,
-        workers=[_share(worker) for worker in workers],
+        workers=[_share(worker, waits.get(worker.worker, 0.0)) for worker in workers],
         held_pulls=None if counted is None else counted.held_pulls,
         staleness=None if counted is None else counted.staleness,
         dropped=None if counted is None else counted.dropped,
@@ -100,7 +102,7 @@ def _per_second(workers: Sequence[WorkerSummary], figure: Callable[[WorkerSummar
     return sum(rates) if rates else None
 
 
-def _share(worker: WorkerSummary) -> WorkerShare:
+def _share(worker: WorkerSummary, for_others: float) -> WorkerShare:
     return WorkerShare(
         worker.worker,
         worker.iterations,
@@ -112,4 +114,5 @@ def _share(worker: WorkerSummary) -> WorkerShare:
         worker.received,
         worker.rounds,
         worker.blocked_s,
+        for_others,
     )

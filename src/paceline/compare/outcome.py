@@ -14,7 +14,8 @@ from paceline.compare.plan import Turn
 class WorkerShare(Struct, frozen=True):
     """One worker of a run. `computing` is the share of its time that it computed and did not wait.
 
-    Under esync a round has several iterations; `blocked_s` is the median of what it waited at the end of one.
+    Under esync a round has several iterations. Medians of rounds: `blocked_s` is how long it was blocked at the end of
+    one, until it had new parameters, and `for_others_s` how much of that passed until the last had sent what it did.
     """
 
     worker: int
@@ -27,6 +28,7 @@ class WorkerShare(Struct, frozen=True):
     received: int
     rounds: int = 0
     blocked_s: float = 0.0
+    for_others_s: float = 0.0
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -72,14 +74,13 @@ class Spread(Struct, frozen=True):
 
 
 class Blocking(Struct, frozen=True):
-    """Where workers have rounds of several iterations: how long they are blocked at the end of one, in seconds.
+    """Where workers have rounds of several iterations: seconds at the end of one, of the worker that waits longest.
 
-    From the worker that is blocked least to the one that is most, each by the median of its rounds, and beside it how
-    long an iteration of the fastest worker takes. Of several runs the medians.
+    Beside it, how long an iteration of the fastest worker takes. Of several runs the medians.
     """
 
-    least: float
-    most: float
+    for_others: float
+    until_parameters: float
     iteration: float
 
 
@@ -170,7 +171,7 @@ def _by_worker(rows: Sequence[Outcome]) -> list[float]:
 def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
     found = [
         Blocking(
-            min(worker.blocked_s for worker in one.workers),
+            max(worker.for_others_s for worker in one.workers),
             max(worker.blocked_s for worker in one.workers),
             min(worker.computing_s / worker.iterations for worker in one.workers),
         )
@@ -181,7 +182,9 @@ def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
     if not found:
         return None
     return Blocking(
-        median(one.least for one in found), median(one.most for one in found), median(one.iteration for one in found)
+        median(one.for_others for one in found),
+        median(one.until_parameters for one in found),
+        median(one.iteration for one in found),
     )
 
 

@@ -52,10 +52,11 @@ def legend(report: Report) -> list[str]:
 
 
 def _blocking(blocking: Blocking) -> str:
-    least, most, iteration = (f"{1000 * value:.1f}" for value in (blocking.least, blocking.most, blocking.iteration))
+    values = blocking.for_others, blocking.until_parameters, blocking.iteration
+    others, whole, iteration = (f"{1000 * value:.1f}" for value in values)
     return (
-        f"at the end of a round a worker is blocked for {least} to {most} ms; "
-        f"an iteration of the fastest takes {iteration} ms."
+        f"at the end of a round workers wait up to {others} ms for others, and {whole} ms until they have new "
+        f"parameters; an iteration of the fastest takes {iteration} ms."
     )
 
 
