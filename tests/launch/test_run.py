@@ -168,12 +168,13 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
         children = descendants(process.pid)
         assert len(children) >= 4
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=SOON)
+        said, errors = process.communicate(timeout=SOON)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == 130
     assert "interrupted" in errors
+    assert "iterations/s" in said, "what was done until then is summed up"
     deadline = monotonic() + SOON
     while [pid for pid in children if os.path.exists(f"/proc/{pid}")]:
         assert monotonic() < deadline

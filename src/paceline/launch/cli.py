@@ -66,7 +66,7 @@ def run(
     """Train with a script on this machine: coordinator, servers and workers are started, shown and ended together.
 
     Everything behind SCRIPT is for the script. With --sync ddp there are workers only, kept together by torch's own
-    DistributedDataParallel. Exit code 1 if the run did not end well.
+    DistributedDataParallel. Exit code 1 if the run did not end well, 130 after Ctrl-C, which ends it at once.
     """
     from paceline.launch.cores import assign
     from paceline.launch.run import ScriptRun
@@ -82,13 +82,17 @@ def run(
         started = ScriptRun(
             job, script, arguments or [], where, slow=slownesses, wire=wire, port=_port(port, wire), cores=cores
         )
-        summary = _watch(started, quiet=quiet or as_json)
+        interrupted = _watch(started, quiet=quiet or as_json)
     except NodeError as error:
         stop(str(error))
+    summary = started.summary()
     if as_json:
         print_json(summary)
     else:
         _print(summary)
+    if interrupted:
+        complain(f"interrupted; logs are in {where}")
+        raise typer.Exit(130)
     if summary.error is not None:
         if not as_json:
             typer.echo(summary.error, err=True)
@@ -153,8 +157,8 @@ def sync(
     typer.echo(f"{expression} is in force{'' if shard is None else f' on shard {shard}'}")
 
 
-def _watch(started: ScriptRun, *, quiet: bool) -> Summary:
-    """Show it until it is over; with Ctrl-C it is over at once."""
+def _watch(started: ScriptRun, *, quiet: bool) -> bool:
+    """Show it until it is over. With Ctrl-C it is over at once: was it?"""
     from paceline.launch.run import Reported, Wrote
     from paceline.observe.progress import ProgressView
 
@@ -168,9 +172,8 @@ def _watch(started: ScriptRun, *, quiet: bool) -> Summary:
                 elif isinstance(update, Wrote):
                     view.wrote(update.worker, update.line)
     except KeyboardInterrupt:
-        complain(f"interrupted; logs are in {started.folder}")
-        raise typer.Exit(130) from None
-    return started.summary()
+        return True
+    return False
 
 
 def _print(summary: Summary) -> None:
