@@ -10,19 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.params import Optimizer, Space
-from paceline.params.crew import ENOUGH, Crew
+from paceline.params.crew import ENOUGH, TOGETHER, Crew, cut
 from paceline.params.optimizer import Settings
-from paceline.params.rows import PIECE, cut
+from paceline.params.rows import PIECE
 from paceline.params.store import Closed, Store
 
-SIZE = 3 * ENOUGH * PIECE // 4 + 5  # enough for three threads, and an odd end
+SIZE = 3 * ENOUGH * TOGETHER * PIECE // 4 + 5  # enough for three threads, and an odd end
 WORKERS = 3
 
 
 @given(st.integers(0, 1000), st.integers(1, 100), st.integers(1, 6), st.integers(1, 6))
 def test_every_piece_is_worked_on_once(size: int, piece: int, threads: int, rows: int) -> None:
-    pieces = cut(size, piece)
-    shares = Crew(threads).share(pieces, lambda share, mine: (share, list(mine)), rows)
+    crew = Crew(threads)
+    pieces = crew.cut(size, piece)
+    assert pieces == cut(size, piece if threads == 1 else TOGETHER * piece)
+    assert [n for one in pieces for n in range(one.start, one.stop)] == list(range(size))
+    shares = crew.share(pieces, lambda share, mine: (share, list(mine)), rows)
     assert [one for _, mine in shares for one in mine] == pieces
     assert [share for share, _ in shares] == list(range(len(shares)))
     assert len(shares) == max(1, min(threads, len(pieces), rows * len(pieces) // ENOUGH))

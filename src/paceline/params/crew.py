@@ -13,6 +13,12 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 ENOUGH = 2  # pieces of one row that are worth another thread
+TOGETHER = 2  # as large are pieces that threads share: for each, one waits for Python's lock, which the other has
+
+
+def cut(size: int, piece: int) -> list[slice]:
+    """A row of this size in pieces."""
+    return [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
 
 
 class Crew:
@@ -23,6 +29,10 @@ class Crew:
             raise ValueError(f"a crew of {threads} cannot do anything; it has 1 thread or more")
         self.threads = threads
         self._others: ThreadPoolExecutor | None = None
+
+    def cut(self, size: int, piece: int) -> list[slice]:
+        """A row of this size in pieces, to be shared out; those for one thread alone would have `piece` elements."""
+        return cut(size, piece if self.threads == 1 else TOGETHER * piece)
 
     def share(
         self, pieces: Sequence[slice], work: Callable[[int, Sequence[slice]], Result], rows: int = 1

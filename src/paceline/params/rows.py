@@ -17,13 +17,8 @@ from numpy.typing import NDArray
 from paceline.params.crew import Crew
 
 Row = NDArray[np.floating]
-PIECE = 2**21  # bytes: larger falls out of the cache, smaller lets the threads of a crew wait for Python too often
+PIECE = 2**20  # bytes: larger falls out of the cache, smaller does not give the memory time to stream
 LONG = 2**23  # bytes: a row that is not in the cache when somebody comes to look at it
-
-
-def cut(size: int, piece: int) -> list[slice]:
-    """A row of this size in pieces."""
-    return [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
 
 
 class Rows:
@@ -32,7 +27,7 @@ class Rows:
     def __init__(self, size: int, dtype: np.dtype[np.floating], crew: Crew | None = None) -> None:
         self.size, self.dtype = size, dtype
         self.crew = crew or Crew()
-        self.pieces = cut(size, PIECE // dtype.itemsize)
+        self.pieces = self.crew.cut(size, PIECE // dtype.itemsize)
         self.made = 0
         self._free: list[Row] = []
 

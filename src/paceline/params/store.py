@@ -22,7 +22,7 @@ from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.optimizer import Optimizer
 from paceline.params.round import Round
-from paceline.params.rows import Row, Rows, Scale, cut
+from paceline.params.rows import Row, Rows, Scale
 from paceline.params.space import ParameterError, Space
 from paceline.params.updater import Updater
 
@@ -82,7 +82,7 @@ class Store:
         self._deterministic = deterministic
         self._crew = crew or Crew()
         self._rows = Rows(self.size, buffers[0].numpy().dtype, self._crew)
-        self._pieces = cut(self.size, self.updater.piece)
+        self._pieces = self._crew.cut(self.size, self.updater.piece)
         self._scratch: dict[int, Row] = {}  # by share of the work
         self._rounds: dict[int, Round] = {}
         self.compensator: Compensator | None = None  # what corrects gradients that are applied on arrival
@@ -384,7 +384,7 @@ class Store:
     def _scratch_of(self, share: int, piece: slice) -> Row:
         """Room for one piece."""
         if share not in self._scratch:
-            self._scratch[share] = np.zeros(min(self.size, self.updater.piece), self._rows.dtype)
+            self._scratch[share] = np.zeros(self._pieces[0].stop, self._rows.dtype)
         return self._scratch[share][: piece.stop - piece.start]
 
     def _writable(self, *, at_once: bool = False) -> int:

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from paceline.params.crew import cut
 from paceline.params.norms import Norms, local_rate, square
 from paceline.params.optimizer import Group, Optimizer, OptimizerError, Settings, nearest, number
 from paceline.params.own import Own, check_elementwise
-from paceline.params.rows import PIECE, cut
+from paceline.params.rows import PIECE
 from paceline.params.rules import Rule, rule
 from paceline.params.space import ParameterError, Space
 

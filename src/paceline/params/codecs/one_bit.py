@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.params.codecs.base import Codec, Encoder, norm
-from paceline.params.rows import Row, cut, is_finite
+from paceline.params.crew import cut
+from paceline.params.rows import Row, is_finite
 
 BLOCK = 512  # numbers that share two means; a whole number of bytes of signs
 PIECE = 128 * BLOCK  # numbers that are worked on at a time, so that they stay in the cache
