@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from io import BytesIO
 
 import matplotlib.image
+import pytest
 from rich.console import Console
 
 from paceline.compare.outcome import WorkerShare
@@ -57,11 +58,12 @@ def test_the_table_fits_a_hundred_columns_and_names_stay_readable() -> None:
     assert any(line.startswith("elastic_bsp ") for line in lines)
 
 
-def test_blocking_is_told_of_those_that_have_rounds() -> None:
-    rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042, 0.0012)
+@pytest.mark.parametrize(("waits", "for_others"), [(0.0012, "1.2 ms for others, and "), (None, "")])
+def test_blocking_is_told_of_those_that_have_rounds(waits: float | None, for_others: str) -> None:
+    rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042, waits)
     shown = report([outcome("asp", 1), outcome("esync", 1, workers=[rounds])])
     assert [line for line in legend(shown) if "round" in line] == [
-        "esync: at the end of a round workers wait up to 1.2 ms for others, and 4.2 ms until they have new parameters; "
+        f"esync: at the end of a round workers wait up to {for_others}4.2 ms until they have new parameters; "
         "an iteration of the fastest takes 30.0 ms."
     ]
 

@@ -81,7 +81,7 @@ def _outcome(
         iterations=sum(worker.iterations for worker in workers),
         samples_per_s=_per_second(workers, lambda worker: worker.samples),
         bytes_per_s=_per_second(workers, lambda worker: worker.sent + worker.received) or 0.0,
-        workers=[_share(worker, waits.get(worker.worker, 0.0)) for worker in workers],
+        workers=[_share(worker, waits.get(worker.worker)) for worker in workers],
         held_pulls=None if counted is None else counted.held_pulls,
         staleness=None if counted is None else counted.staleness,
         dropped=None if counted is None else counted.dropped,
@@ -102,7 +102,7 @@ def _per_second(workers: Sequence[WorkerSummary], figure: Callable[[WorkerSummar
     return sum(rates) if rates else None
 
 
-def _share(worker: WorkerSummary, for_others: float) -> WorkerShare:
+def _share(worker: WorkerSummary, for_others: float | None) -> WorkerShare:
     return WorkerShare(
         worker.worker,
         worker.iterations,

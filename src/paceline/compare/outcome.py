@@ -15,7 +15,8 @@ class WorkerShare(Struct, frozen=True):
     """One worker of a run. `computing` is the share of its time that it computed and did not wait.
 
     Under esync a round has several iterations. Medians of rounds: `blocked_s` is how long it was blocked at the end of
-    one, until it had new parameters, and `for_others_s` how much of that passed until the last had sent what it did.
+    one, until it had new parameters, and `for_others_s` how much of that passed until the last had sent what it did,
+    where that goes to servers.
     """
 
     worker: int
@@ -28,7 +29,7 @@ class WorkerShare(Struct, frozen=True):
     received: int
     rounds: int = 0
     blocked_s: float = 0.0
-    for_others_s: float = 0.0
+    for_others_s: float | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ class Blocking(Struct, frozen=True):
     Beside it, how long an iteration of the fastest worker takes. Of several runs the medians.
     """
 
-    for_others: float
+    for_others: float | None
     until_parameters: float
     iteration: float
 
@@ -171,7 +172,7 @@ def _by_worker(rows: Sequence[Outcome]) -> list[float]:
 def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
     found = [
         Blocking(
-            max(worker.for_others_s for worker in one.workers),
+            max((worker.for_others_s for worker in one.workers if worker.for_others_s is not None), default=None),
             max(worker.blocked_s for worker in one.workers),
             min(worker.computing_s / worker.iterations for worker in one.workers),
         )
@@ -181,8 +182,9 @@ def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
     ]
     if not found:
         return None
+    others = [one.for_others for one in found if one.for_others is not None]
     return Blocking(
-        median(one.for_others for one in found),
+        median(others) if others else None,
         median(one.until_parameters for one in found),
         median(one.iteration for one in found),
     )

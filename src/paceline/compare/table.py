@@ -52,11 +52,10 @@ def legend(report: Report) -> list[str]:
 
 
 def _blocking(blocking: Blocking) -> str:
-    values = blocking.for_others, blocking.until_parameters, blocking.iteration
-    others, whole, iteration = (f"{1000 * value:.1f}" for value in values)
+    others = "" if blocking.for_others is None else f"{1000 * blocking.for_others:.1f} ms for others, and "
     return (
-        f"at the end of a round workers wait up to {others} ms for others, and {whole} ms until they have new "
-        f"parameters; an iteration of the fastest takes {iteration} ms."
+        f"at the end of a round workers wait up to {others}{1000 * blocking.until_parameters:.1f} ms until they have "
+        f"new parameters; an iteration of the fastest takes {1000 * blocking.iteration:.1f} ms."
     )
 
 
