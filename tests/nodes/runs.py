@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from paceline.launch import LocalCluster
-from paceline.nodes import Coordinator, Job, LocalWorker, Server, StateServer, Worker
+from paceline.nodes import Coordinator, Job, LocalWorker, PeerLost, Server, StateServer, Worker
 from paceline.nodes.job import Network
 from paceline.wire import Address, MemoryNetwork
 
@@ -46,7 +46,8 @@ def run(
     traces: Path | None = None,
     servers: dict[int, dict[str, Any]] | None = None,
 ) -> list[Any]:
-    """What the workers' programs return, by number. Raises the first error of any node.
+    """What the workers' programs return, by number. Raises the first error of any node, a cause before its consequence:
+    whoever fails hangs up, and others may say so before it has said why.
 
     `servers` are more arguments of single servers; on the in-memory wire only.
     """
@@ -116,5 +117,5 @@ def on_threads(
         assert not thread.is_alive(), f"{thread.name} hangs"
     coordinator.close()
     if errors:
-        raise errors[0]
+        raise min(errors, key=lambda error: isinstance(error, PeerLost))
     return [results[number] for number in range(job.workers)]
