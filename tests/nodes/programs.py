@@ -191,8 +191,9 @@ def some(seat: Any) -> int:
 def local_rounds(seat: Any) -> dict[str, Any]:
     """Rounds of local iterations, each the longer the higher the worker's number is; how many there were in each.
 
-    It is `rounds` of them, or with `lost` as many after the State Server has gone. Every iteration takes the parameters
-    one further, so that these show how many there were.
+    It is `rounds` of them, or with `lost` as many after the State Server has gone. A worker is under way after its third,
+    and the first one, which is the fastest, not before some round gave it more than one iteration. Every iteration takes
+    the parameters one further, so that these show how many there were.
     """
     rounds, steps = seat.arguments["rounds"], []
     work = torch.randn(60, 60)
@@ -200,6 +201,7 @@ def local_rounds(seat: Any) -> dict[str, Any]:
         worker.start(seat.coordinator, torch.zeros(10))
         done: list[int] = []
         last = None if seat.arguments.get("lost") else rounds
+        quiet = not seat.arguments.get("says", True)
         while last is None or worker.iteration < last:
             done.clear()
             worker.begin_round(lambda: worker.gradients.fill_(-float(len(done))))
@@ -210,8 +212,9 @@ def local_rounds(seat: Any) -> dict[str, Any]:
                 over = worker.local_step(lambda: done.append(worker.iteration))
             steps.append(len(done))
             worker.end_round()
-            if len(steps) == 3 and seat.arguments.get("says", True):
+            if not quiet and len(steps) >= 3 and (worker.number or max(steps) > 1):
                 seat.say("under way")
+                quiet = True
             if last is None and worker.rounds.alone:
                 last = worker.iteration + rounds
         return {"steps": steps, "parameters": worker.parameters.tolist()}
