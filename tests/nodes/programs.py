@@ -191,9 +191,9 @@ def some(seat: Any) -> int:
 def local_rounds(seat: Any) -> dict[str, Any]:
     """Rounds of local iterations, each the longer the higher the worker's number is; how many there were in each.
 
-    It is `rounds` of them, or with `lost` as many after the State Server has gone. A worker is under way after its third,
-    and the first one, which is the fastest, not before some round gave it more than one iteration. Every iteration takes
-    the parameters one further, so that these show how many there were.
+    It is `rounds` of them, or with `lost` as many after the State Server has gone. A worker is under way after its
+    third, and the first one, which is the fastest, not before some round gave it more than one iteration. Every
+    iteration takes the parameters one further, so that these show how many there were.
     """
     rounds, steps = seat.arguments["rounds"], []
     work = torch.randn(60, 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from random import Random
 
@@ -16,6 +17,15 @@ SIZE = 8_000_000
 
 def movers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "paceline mover"]
+
+
+def test_nothing_paces_loopback_at_either_end() -> None:
+    with wires("tcp") as made:
+        for end in made.pair():
+            channel = end.channel
+            assert isinstance(channel, TCPChannel)
+            control = channel._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+            assert control.rstrip(b"\0") == b"reno"
 
 
 def test_memory_is_left_alone_once_the_channel_has_ended() -> None:

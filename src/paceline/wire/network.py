@@ -10,6 +10,7 @@ where others can listen or meddle, use TLS. Within one host nothing is encrypted
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -34,7 +35,7 @@ Clock = Callable[[], float]
 
 BACKLOG = 512
 RETRY = 0.002  # seconds between attempts while a Unix listener's backlog is full
-LOOPBACK_BUFFER = 256 * 1024  # bytes: more would fall out of the cache, and a network's delay is not to be bridged
+LOOPBACK_BUFFER = 512 * 1024  # bytes: more would fall out of the cache, and a network's delay is not to be bridged
 
 
 class SocketNetwork:
@@ -118,7 +119,7 @@ class SocketNetwork:
         try:
             family, _, _, _, where = socket.getaddrinfo(self._bind, self._port, type=socket.SOCK_STREAM)[0]
             tcp = socket.create_server(where, family=family, backlog=BACKLOG)
-            _size_buffers(tcp, where[0])
+            _suit_loopback(tcp, where[0])
         except (OSError, OverflowError, UnicodeError) as error:
             why = f"cannot be listened on: {error}"
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
@@ -155,7 +156,7 @@ class SocketNetwork:
             if left <= 0:
                 break
             sock = socket.socket(family, kind, protocol)
-            _size_buffers(sock, where[0])
+            _suit_loopback(sock, where[0])
             try:
                 sock.settimeout(left)
                 sock.connect(where)
@@ -217,11 +218,16 @@ def _near(sock: socket.socket, peer: str, limits: Limits) -> Channel:
     return SharedMemoryChannel(sock, f"{peer}, process {pid}", limits)
 
 
-def _size_buffers(sock: socket.socket, host: str | int) -> None:
-    """Before it is connected; what a listening socket accepts has its sizes. Between hosts the kernel finds them."""
+def _suit_loopback(sock: socket.socket, host: str | int) -> None:
+    """If it is one; between hosts the kernel knows better. Before it is connected; what a listener accepts is like it.
+
+    There is no network to be congested, so nothing should pace what is sent, as some kernels' default (BBR) does.
+    """
     if is_loopback(str(host)):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOOPBACK_BUFFER)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LOOPBACK_BUFFER)
+        with contextlib.suppress(OSError):  # it is in every kernel, but somebody may have forbidden it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
 def _tune(sock: socket.socket) -> None:
