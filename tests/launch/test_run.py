@@ -60,15 +60,15 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_summary_for_programs(tmp_path: Path) -> None:
-    options = ["--workers", "2", "--slow", "worker 1: +20ms", "--json", "--folder", str(tmp_path)]
+    options = ["--workers", "2", "--slow", "worker 1: +80ms", "--json", "--folder", str(tmp_path)]
     ran = CliRunner().invoke(app, ["run", *options, str(script(tmp_path, scripts.SHORT))])
     assert ran.exit_code == 0, ran.stderr
     summary: dict[str, Any] = json.loads(ran.stdout)
     assert summary["sync"] == "bsp"
     assert summary["iterations"] == 20
     fast, slowed = summary["workers"]
-    assert slowed["computing_s"] > 10 * 0.02
-    assert fast["waiting_s"] > 0.1
+    assert slowed["computing_s"] > 10 * 0.08
+    assert fast["waiting_s"] > 0.4
     assert fast["held_for"].get("1", 0) >= 5
     seen = timeline(read(tmp_path / "server-0.trace"))
     assert [lane.iterations for lane in seen.lanes] == [10, 10]

@@ -51,17 +51,17 @@ def test_it_is_torch_s_own_ddp_bit_for_bit_and_one_process_within_rounding(tmp_p
 
 
 def test_slowness_is_of_what_was_computed_and_the_others_wait(tmp_path: Path) -> None:
-    job, slow = Job(workers=2, sync="ddp"), [parse("worker 1: +30ms")]
+    job, slow = Job(workers=2, sync="ddp"), [parse("worker 1: +100ms")]
     with ScriptRun(job, script(tmp_path, REPORTS), [], tmp_path / "run", slow=slow) as run:
         updates = list(run.updates())
     assert run.error is None, run.error
     fast, slowed = run.summary().workers
-    assert slowed.computing_s > 5 * 0.03
-    assert fast.waiting_s > 4 * 0.03 > fast.computing_s
+    assert slowed.computing_s > 5 * 0.1
+    assert fast.waiting_s > 4 * 0.1 > fast.computing_s
     assert fast.sent == fast.received == slowed.sent > 0
     measured = [update for update in updates if isinstance(update, Measured) and update.worker == 0]
     assert [update.accuracy for update in measured] == [0.25, 0.5]
-    assert measured[1].seconds - measured[0].seconds > 5 * 0.03
+    assert measured[1].seconds - measured[0].seconds > 5 * 0.1
 
 
 @pytest.mark.parametrize("steps", [1, 5])
