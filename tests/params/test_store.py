@@ -246,12 +246,6 @@ def test_whatever_happens_it_is_what_one_process_would_have(
         both.check()
 
 
-@pytest.fixture(params=[0, 2**40], ids=["from memory", "from the cache"])
-def looked_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LONG", request.param)
-
-
-@pytest.mark.usefixtures("looked_at")
 @pytest.mark.parametrize("lent", [False, True])
 @pytest.mark.parametrize("values", [(math.nan,), (math.inf,), (-math.inf,), (math.inf, -math.inf)])
 def test_a_gradient_that_is_not_finite_anywhere_is_found(values: tuple[float, ...], lent: bool) -> None:
@@ -272,7 +266,6 @@ def test_a_gradient_that_is_not_finite_anywhere_is_found(values: tuple[float, ..
         assert torch.allclose(mine.values, torch.full((size,), -1e-3))
 
 
-@pytest.mark.usefixtures("looked_at")
 def test_numbers_whose_sum_or_squares_overflow_are_finite_all_the_same() -> None:
     mine = store(100, lr=0.5)
     mine.gather(0, 0, torch.full((100,), 1e37))
