@@ -500,4 +500,11 @@ NODE_MUTANTS = [
         "            if False:\n",
         "tests/nodes/test_memory.py",
     ),
+    NodeMutant(
+        "a worker's thread stays awake while the worker computes",
+        "nodes/pump.py",
+        "self._loop.run_once(LONGEST, asleep=True)",
+        "self._loop.run_once(LONGEST)",
+        "tests/nodes/test_pump.py",
+    ),
 ]
