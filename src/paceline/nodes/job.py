@@ -6,7 +6,6 @@ instead of training on something else.
 
 from __future__ import annotations
 
-import os
 from hashlib import blake2b
 from typing import Literal
 
@@ -65,11 +64,6 @@ class Job(Struct, frozen=True, kw_only=True):
             raise WrongRequest(
                 f"deterministic sums need a model whose workers wait for their own round, as bsp does, not {self.sync}"
             )
-
-    @property
-    def has_cores(self) -> bool:
-        """Would all nodes but one have a core of this machine each? Then those that wait may stay awake."""
-        return self.workers + self.servers <= (os.cpu_count() or 1) + 1
 
     @property
     def asks(self) -> bool:

@@ -13,6 +13,7 @@ import torch
 from paceline.nodes import messages as m
 from paceline.nodes.coordinator import no_payload
 from paceline.nodes.coordinator_line import CoordinatorLine
+from paceline.nodes.cores import crew_here, may_stay_awake
 from paceline.nodes.encoding import add_norms
 from paceline.nodes.errors import NodeError, WrongRequest
 from paceline.nodes.job import Job, Network
@@ -20,17 +21,10 @@ from paceline.nodes.norm_exchange import partners
 from paceline.nodes.shard_host import ShardHost
 from paceline.observe.trace import ShardSetup, Trace
 from paceline.params import Space
-from paceline.params.crew import Crew
 from paceline.sync import ModelError
 from paceline.wire import Address, Channel, FrameError, Incoming, Listener, Loop, WireError
 
 WITH_PAYLOAD = (m.Push, m.Initial, m.Row)
-THREADS = 4  # at most, for sums and steps: one does not fill the bandwidth of the memory
-
-
-def crew_here() -> Crew:
-    """The threads that a server sums and steps with, on the cores that it may use."""
-    return Crew(min(THREADS, len(os.sched_getaffinity(0))))
 
 
 class Server:
@@ -54,7 +48,7 @@ class Server:
         self.hosts: dict[int, ShardHost] = {}
         self._network = network
         self._clock = clock
-        self._loop = Loop(clock=clock, awake=job.has_cores)
+        self._loop = Loop(clock=clock, awake=may_stay_awake(job))
         self._listener: Listener | None = None
         self._coordinator = CoordinatorLine(job, self._loop, self._from_coordinator, self._end)
         self._members: dict[int, m.Member] = {}

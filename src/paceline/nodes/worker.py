@@ -26,6 +26,7 @@ from torch import Tensor
 
 from paceline.nodes import messages as m
 from paceline.nodes.control import Control
+from paceline.nodes.cores import may_stay_awake
 from paceline.nodes.encoding import Encoding, check_lars, check_momentum
 from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongRequest, error_of
 from paceline.nodes.job import Job, Network
@@ -126,7 +127,7 @@ class Worker:
         self._not_finite = not_finite
         self._network = network
         self._clock = clock
-        self._loop = Loop(clock=clock, awake=job.has_cores)
+        self._loop = Loop(clock=clock, awake=may_stay_awake(job))
         self._control = Control(job, network, clock, self._loop.wake)
         self._channels: dict[int, Channel] = {}  # by server
         self.places: list[m.Place] = []  # the shards

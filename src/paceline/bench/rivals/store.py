@@ -9,7 +9,7 @@ from itertools import count
 import torch
 
 from paceline.bench.rivals.member import RATE, Place, Rounds
-from paceline.nodes.server import crew_here
+from paceline.nodes.cores import crew_here
 from paceline.params import Optimizer, Space
 from paceline.params.store import Store
 
