@@ -29,7 +29,7 @@ WRITE = select.EPOLLOUT
 
 AT_ONCE = 64  # descriptors handled in one turn
 LONGEST = 3600.0  # seconds of one wait
-BRIEF = 200e-6  # seconds to stay awake; 50e-6 was too short to gain anything
+BRIEF = 1e-3  # seconds to stay awake: more than it takes a peer to be woken, also on a machine that others share
 
 
 class Timer:
