@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from paceline.observe import Compared, draw, words
-from paceline.observe.timeline import ASCII, FANCY, bar, cells
+from paceline.observe.timeline import ASCII, FANCY, Layout, bar, block, cells
 from paceline.sim import simulate
 from paceline.sync import MODELS, Model, Pulled, View, parse
 
@@ -74,6 +74,19 @@ def test_each_cell_goes_to_what_took_most_of_it() -> None:
     lane = simulate("bsp", (1, 4), until=4).lanes[0]
     assert [span.kind for span in cells(lane.spans, 4, 3)] == ["computing", "waiting", "waiting"]
     assert [span.kind for span in cells(lane.spans, 4, 1)] == ["waiting"]
+
+
+def test_whole_rounds_are_called_so_and_compared_with_nobody_s_iterations() -> None:
+    timeline = simulate("bsp", (1, 3), until=9)
+    [of_iterations, of_rounds] = (
+        [line.plain for line in block(run, ["a", "b"], Layout(60, 1, [timeline]), FANCY)]
+        for run in (Compared(parse("esync"), timeline, 1.5, None, whole_rounds=whole) for whole in (False, True))
+    )
+    assert of_iterations[-1].startswith("6 iterations · 1.50x bsp · ")
+    assert " it " in of_iterations[-2]
+    assert of_rounds[-1].startswith("3 rounds · ")
+    assert "bsp" not in of_rounds[-1]
+    assert " rd " in of_rounds[-2]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])

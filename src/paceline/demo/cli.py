@@ -80,8 +80,9 @@ def _draw(report: Report) -> None:
     runs = []
     for row, found in zip(seen, timelines, strict=True):
         model = parse(row.sync)
-        runs.append(Compared(model, found, None if isinstance(model, ESync) else found.against(timelines[0]), None))
-    rounds = " Under esync it saw whole rounds." if any(isinstance(run.model, ESync) for run in runs) else ""
+        ratio = found.against(timelines[0])
+        runs.append(Compared(model, found, ratio, None, whole_rounds=isinstance(model, ESync)))
+    rounds = " Under esync it saw whole rounds, rd." if any(run.whole_rounds for run in runs) else ""
     console = console_for_figures()
     console.print()
     pictures(console, runs, f"The first {shown:.1f} seconds of training, as the server saw them.{rounds}")

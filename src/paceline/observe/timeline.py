@@ -31,12 +31,16 @@ COMPUTING, WAITING, WASTED = "green", "red", "yellow"
 
 
 class Compared(Struct, frozen=True):
-    """A run, and how many times the iterations of `bsp` it used: in the same time, and in a much longer one."""
+    """A run, and how many times the iterations of `bsp` it used: in the same time, and in a much longer one.
+
+    `whole_rounds`: what looks like an iteration is a round of several, as servers see them under esync.
+    """
 
     model: Model
     timeline: Timeline
     ratio: float | None
     long_ratio: float | None
+    whole_rounds: bool = False
 
 
 class Glyphs(Struct, frozen=True):
@@ -95,7 +99,7 @@ class Layout:
 
 def block(run: Compared, labels: Sequence[str], layout: Layout, glyphs: Glyphs) -> Iterator[Text]:
     """One model: what it does, where each worker waits, and what that comes to."""
-    timeline = run.timeline
+    timeline, unit = run.timeline, "rd" if run.whole_rounds else "it"
     name, said = Text(f"{timeline.model}:", "bold"), Text(words(run.model), "italic")
     if len(name) + len(said) + 1 <= layout.width:
         yield Text(" ").join([name, said])
@@ -105,7 +109,7 @@ def block(run: Compared, labels: Sequence[str], layout: Layout, glyphs: Glyphs) 
     for label, lane in zip(labels, timeline.lanes, strict=True):
         line = Text(f"{label:{layout.label}} ") + Text(glyphs.edge, "dim")
         line += bar(lane, timeline.seconds, layout.bar, glyphs) + Text(glyphs.edge, "dim")
-        yield line + Text(f" {lane.iterations:{layout.count}} it {lane.computing:4.0%}")
+        yield line + Text(f" {lane.iterations:{layout.count}} {unit} {lane.computing:4.0%}")
     yield summary(run, glyphs)
 
 
@@ -177,9 +181,9 @@ def legend(timeline: Timeline, spans: Sequence[Span], glyphs: Glyphs) -> Iterato
 def summary(run: Compared, glyphs: Glyphs) -> Text:
     """One line under a block."""
     timeline = run.timeline
+    done = [f"{timeline.iterations} iterations", f"{_times(run.ratio)} bsp"]
     parts = [
-        f"{timeline.iterations} iterations",
-        f"{_times(run.ratio)} bsp",
+        *([f"{timeline.rounds} rounds"] if run.whole_rounds else done),
         f"{timeline.held_pulls} held pulls",
         f"mean staleness {timeline.staleness:.1f}",
         f"{timeline.dropped} dropped",
