@@ -16,5 +16,5 @@ def crew_here() -> Crew:
 
 
 def may_stay_awake(job: Job) -> bool:
-    """Would all nodes but one have a core of this machine each? Then those that wait take nobody's time."""
+    """Would all nodes but one have a core of this machine each? Then those that wait may."""
     return job.workers + job.servers <= (os.cpu_count() or 1) + 1
