@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 from paceline.cli import app
 from paceline.launch.cli import _print
+from paceline.launch.node import Result
 from paceline.launch.run import Reported, ScriptRun, Summary
 from paceline.launch.run_file import RunFile
-from paceline.nodes import Job, ScriptFailed, WrongRequest
+from paceline.nodes import Job, NodeError, NotFinite, ScriptFailed, WrongRequest
 from paceline.nodes.operator import change
 from paceline.observe import read
 from paceline.observe.recorded import timeline
@@ -246,6 +247,19 @@ def test_a_state_server_is_lost_if_the_run_goes_on_without_it(why: str, tmp_path
     else:
         assert "NaN or Inf" in str(run.error)
         assert run.lost == []
+
+
+@pytest.mark.parametrize(("error", "lost"), [(NotFinite("of worker 0"), []), (None, ["state server"])])
+def test_a_state_server_that_fails_is_lost_unless_the_run_fails(
+    error: NodeError | None, lost: list[str], tmp_path: Path
+) -> None:
+    """Also where the State Server is told of another worker's error than the run's user is."""
+    run = ScriptRun(Job(workers=2, sync="esync"), script(tmp_path, scripts.ENDLESS), [], tmp_path / "run")
+    run._heard_of_state_server(Result(kind="not finite", words="of worker 1"))
+    run._heard_of_state_server(None)
+    run.error = error
+    assert list(run.updates()) == []  # nothing was started
+    assert run.lost == lost
 
 
 def test_workers_that_torchrun_starts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Empty
 from time import monotonic
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -129,7 +130,7 @@ class ScriptRun:
         self._ended = 0.0
         self._deadline: float | None = None  # for everyone to leave
         self._weight = 0  # of the error
-        self._unanswered: str | None = None  # why the State Server was gone before the run was over
+        self._state_server: Literal["up", "ended", "failed", "killed"] = "up"  # up to where the run is over
 
     def __enter__(self) -> ScriptRun:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +165,7 @@ class ScriptRun:
                 silent.discard(name)
                 if self._is_the_end(name, line):
                     self.end()
-        if self._unanswered and (self.error is None or self._unanswered != str(self.error)):
+        if self._state_server == "killed" or (self._state_server == "failed" and self.error is None):
             self.lost.append(STATE_SERVER)
         self._ended = monotonic()
         yield from self._written()
@@ -197,12 +198,15 @@ class ScriptRun:
         )
 
     def _heard_of_state_server(self, line: object) -> None:
-        """The last that is heard of it is that it has ended, and before that, why. The run goes on without it."""
-        if self._deadline is None and self._unanswered is None:
+        """The last that is heard of it is that it has ended, and before that, how, unless it was killed.
+
+        The run goes on without it. If that fails, it is what made the State Server fail, as far as can be told.
+        """
+        if self._deadline is None and self._state_server == "up":
             if isinstance(line, Result):
-                self._unanswered = line.words
+                self._state_server = "ended" if line.kind is None else "failed"
             elif line is None:
-                self._unanswered = "it was killed"
+                self._state_server = "killed"
 
     def _said(self, worker: int, line: object) -> Iterator[Update]:
         yield from self._written()
