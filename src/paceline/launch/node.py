@@ -164,8 +164,12 @@ class Post:
 
 
 def main(seat: bytes, says: Connection, leash: Connection, log: str) -> None:
-    """What the process runs, in a session of its own: Ctrl-C is for whoever started the run. Output goes to the log."""
-    os.setsid()
+    """What the process runs. Ctrl-C is for whoever started the run; output goes to the log.
+
+    It is in a group of its own for that, and not in a session: Linux may share the time out between sessions first, and
+    then nodes could not yield a core to each other.
+    """
+    os.setpgrp()
     with open(log, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import NamedTuple
 
 import torch
 
@@ -12,6 +11,7 @@ from paceline.nodes import messages as m
 from paceline.nodes.errors import WrongRequest
 from paceline.nodes.memory import Tensors, tensor_over
 from paceline.params.codecs import Codec, CodecError
+from paceline.params.rows import Row
 from paceline.wire import Channel, Incoming, Segment
 
 SMALL = 64 * 1024  # gradients up to this size land in ordinary memory
@@ -25,6 +25,7 @@ class Landing:
         self._segment = Segment(size) if size > SMALL else None
         self.view = memoryview(bytearray(size)) if self._segment is None else self._segment.view
         self.values = tensor_over(self.view, dtype)
+        self.row: Row = self.values.numpy()
         self.taken = False
         self.paused = False  # is the channel waiting for it?
 
@@ -44,32 +45,25 @@ class Decoding(Landing):
     def __init__(self, codec: Codec, size: int, dtype: torch.dtype) -> None:
         super().__init__(codec.nbytes(size, dtype.itemsize), torch.uint8)
         self._codec = codec
-        self.row = torch.zeros(size, dtype=dtype)
+        self.decoded = torch.zeros(size, dtype=dtype)
 
     def decode(self, payload: memoryview) -> torch.Tensor:
         """CodecError if these bytes are no gradient."""
         encoded = self.values if payload is self.view else tensor_over(payload, torch.uint8)
-        self._codec.decode(encoded, self.row)
-        return self.row
+        self._codec.decode(encoded, self.decoded)
+        return self.decoded
 
 
-class Format(NamedTuple):
-    """What a shard takes: so many elements of a type, and gradients by this codec."""
+class Format:
+    """What a shard takes: so many elements of a type, and gradients by this codec.
 
-    shard: int
-    size: int
-    dtype: torch.dtype
-    codec: Codec | None
+    `nbytes` is how long what comes as it is must be, and `gradient_nbytes` what comes with a push.
+    """
 
-    @property
-    def nbytes(self) -> int:
-        """Of what comes as it is."""
-        return self.size * self.dtype.itemsize
-
-    @property
-    def gradient_nbytes(self) -> int:
-        """Of what comes with a push."""
-        return self.nbytes if self.codec is None else self.codec.nbytes(self.size, self.dtype.itemsize)
+    def __init__(self, shard: int, size: int, dtype: torch.dtype, codec: Codec | None) -> None:
+        self.shard, self.size, self.dtype, self.codec = shard, size, dtype, codec
+        self.nbytes = size * dtype.itemsize
+        self.gradient_nbytes = self.nbytes if codec is None else codec.nbytes(size, dtype.itemsize)
 
 
 class Line:
@@ -78,6 +72,7 @@ class Line:
     def __init__(self, channel: Channel, member: m.Member, takes: Format) -> None:
         self.channel = channel
         self.member = member
+        self.key = member.worker + LIVES * member.incarnation  # whose gradients these are
         self.gathered: dict[int, Gradient] = {}  # by round: whose memory is still needed
         self.residual = 0.0  # the norm of what the worker's codec held back when it last pushed
         self._takes = takes
@@ -88,13 +83,15 @@ class Line:
     def landing(self, message: m.Push | m.Initial | m.Row, size: int) -> Landing:
         """Where such a payload belongs, taken or not."""
         takes = self._takes
-        nbytes = takes.gradient_nbytes if isinstance(message, m.Push) else takes.nbytes
+        encoded = takes.codec is not None and isinstance(message, m.Push)
+        nbytes = takes.gradient_nbytes if encoded else takes.nbytes
         if size != nbytes:
             raise WrongRequest(f"{size} bytes from worker {self.member.worker} for shard {takes.shard}: {nbytes}")
-        if takes.codec is not None and isinstance(message, m.Push):
+        if takes.codec is not None and encoded:
             self._decoding = self._decoding or Decoding(takes.codec, takes.size, takes.dtype)
             return self._decoding
-        self._landing = self._landing or Landing(nbytes, takes.dtype)
+        if self._landing is None:
+            self._landing = Landing(nbytes, takes.dtype)
         return self._landing
 
     def gradient(self, push: m.Push, incoming: Incoming) -> Gradient:
@@ -115,7 +112,7 @@ class Line:
         except CodecError as error:
             raise WrongRequest(f"worker {self.member.worker}: {error}") from None
         self.residual = push.residual
-        return Gradient(self, push, incoming, values, decoding)
+        return Gradient(self, push, incoming, values, values.numpy(), decoding)
 
     def first(self, incoming: Incoming) -> Gradient:
         """What has come before any gradient: parameters, or what the optimizer is to remember."""
@@ -123,10 +120,11 @@ class Line:
 
     def _plain(self, push: m.Push, incoming: Incoming) -> Gradient:
         """What has come as it is."""
-        payload = self._payload(incoming, self._takes.nbytes)
-        landing = self._landing if self._landing and payload is self._landing.view else None
-        values = landing.values if landing else self._tensors.over(payload)
-        return Gradient(self, push, incoming, values, landing)
+        payload, landing = self._payload(incoming, self._takes.nbytes), self._landing
+        if landing is not None and payload is landing.view:
+            return Gradient(self, push, incoming, landing.values, landing.row, landing)
+        values = self._tensors.over(payload)
+        return Gradient(self, push, incoming, values, values.numpy(), None)
 
     def close(self) -> None:
         """The worker is gone."""
@@ -152,18 +150,24 @@ class Line:
 
 
 class Gradient:
-    """A gradient that has come and is still in its worker's memory, or in the row that it was decoded to."""
+    """A gradient that has come and is still in its worker's memory, or in the row that it was decoded to.
+
+    `values` and `row` are the same numbers, for torch and for numpy.
+    """
+
+    __slots__ = ("_incoming", "_landing", "freed", "key", "line", "push", "row", "values")
 
     def __init__(
-        self, line: Line, push: m.Push, incoming: Incoming, values: torch.Tensor, landing: Landing | None
+        self, line: Line, push: m.Push, incoming: Incoming, values: torch.Tensor, row: Row, landing: Landing | None
     ) -> None:
         self.line = line
         self.push = push
-        self.key = line.member.worker + LIVES * line.member.incarnation
+        self.key = line.key
         self.freed = False
         self._incoming = incoming
         self._landing = landing
         self.values = values
+        self.row = row
 
     def free(self) -> None:
         """It has been used: the worker may write there again."""

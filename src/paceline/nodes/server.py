@@ -224,12 +224,8 @@ class Server:
             self._refuse(channel, error)
             return
         channel.peer = f"worker {member.worker}"
-        channel.sink = lambda header, size: self._landing(member, header, size)
-        self._loop.add(
-            channel,
-            lambda channel, incoming: self._from_worker(channel, member, incoming),
-            lambda _, error: self._worker_closed(member, error),
-        )
+        channel.sink = partial(self._landing, member)
+        self._loop.add(channel, partial(self._from_worker, member), lambda _, error: self._worker_closed(member, error))
         for host in self.hosts.values():
             host.connect(channel, member)
 
@@ -243,7 +239,7 @@ class Server:
         except WrongRequest as error:
             raise FrameError("", str(error)) from None
 
-    def _from_worker(self, channel: Channel, member: m.Member, incoming: Incoming) -> None:
+    def _from_worker(self, member: m.Member, channel: Channel, incoming: Incoming) -> None:
         self._events += 1
         try:
             header, message = self._decoded  # the one whose payload has just landed, as a rule
@@ -252,7 +248,7 @@ class Server:
                     host = self._host(push.shard)
                     host.push(member, push, incoming)
                     if push.pull:
-                        host.pull(member, m.Pull(push.shard, push.iteration, push.stop))
+                        host.pull(member, push)
                 case m.Pull() as pull:
                     self._host(pull.shard).pull(member, pull)
                 case m.Row(shard, name):

@@ -122,6 +122,7 @@ class ShardHost:
         self.store = Store(
             optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic, crew=crew
         )
+        self._given_back = partial(self._read, 0), partial(self._read, 1)  # by buffer
         self._dtype = dtype
         self._update = job.update
         self._clock = clock
@@ -194,14 +195,15 @@ class ShardHost:
 
     def push(self, member: m.Member, push: m.Push, incoming: Incoming) -> None:
         gradient = self._line(member).gradient(push, incoming)
-        try:
-            self.store.updater.check_rates(push.rates)
-        except ParameterError as error:
-            raise WrongRequest(f"worker {member.worker}: {error}") from None
+        if push.rates is not None:
+            try:
+                self.store.updater.check_rates(push.rates)
+            except ParameterError as error:
+                raise WrongRequest(f"worker {member.worker}: {error}") from None
         life, stop = member.incarnation, push.stop
         self._decide(Pushed(member.worker, push.iteration, life, push.sequence, push.significance, stop), gradient)
 
-    def pull(self, member: m.Member, pull: m.Pull) -> None:
+    def pull(self, member: m.Member, pull: m.Push | m.Pull) -> None:
         self._decide(Pulled(member.worker, pull.iteration, member.incarnation, pull.stop))
 
     def join(self, member: m.Member) -> None:
@@ -273,7 +275,8 @@ class ShardHost:
                 self._held_for[command.worker] = command.reason.waiting_for
             else:
                 self._todo.append((command, gradient if kind is Apply or kind is Drop else None))
-        self.work()
+        if self._todo:
+            self.work()
 
     def work(self) -> None:
         """Carry out what can be carried out now."""
@@ -298,7 +301,7 @@ class ShardHost:
     def _apply(self, apply: Apply, gradient: Gradient | None) -> None:
         assert gradient is not None
         if apply.round is not None:
-            self.store.gather(apply.round, gradient.key, gradient.values)
+            self.store.gather(apply.round, gradient.key, gradient.row)
             self._gathered.setdefault(apply.round, []).append(gradient)
             gradient.line.gathered[apply.round] = gradient
             self._unsummed = True
@@ -361,7 +364,7 @@ class ShardHost:
             self._call_at(self._clock() + delay, partial(line.send, parameters, copied))
             return
         buffer = self.store.lend()
-        line.send(parameters, self.segments[buffer].view, lambda: self._read(buffer))
+        line.send(parameters, self.segments[buffer].view, self._given_back[buffer])
 
     def _compensate(self, compensating: Compensating, _: Gradient | None = None) -> None:
         """Who has been given something before has no backup yet; its next gradient is taken as it is."""

@@ -186,7 +186,7 @@ class Store:
 
     # The update rule `round`
 
-    def gather(self, round: int, worker: int, gradient: Tensor) -> None:  # noqa: A002
+    def gather(self, round: int, worker: int, gradient: Tensor | Row) -> None:  # noqa: A002
         """Remember a gradient as part of a round. It is not copied: its memory must stay until it is summed."""
         row = self._row(gradient)
         gathered = self._rounds.get(round)
@@ -240,11 +240,14 @@ class Store:
 
         With linear scaling, `of` is how many gradients make a whole step; fewer have that share of the rate.
         """
-        if round not in self._rounds:
+        gathered = self._rounds.get(round)
+        if gathered is None:
             return Closed(0)
-        gathered = self._rounds[round]
         rate = len(gathered.pending) / of if of else 1.0
         rows = gathered.unsummed
+        if rows and len(self._pieces) == 1 and self._update_short(rows, progress, rate, norms, rates):
+            del self._rounds[round]
+            return Closed(len(rows))
         target = self._writable(at_once=rows is not None and len(rows) > 1)
         if rows and self._update_at_once(
             target,
@@ -282,6 +285,31 @@ class Store:
         squares = self.compensator.squares if self.compensator is not None else None
         remembered = self.updater.nbytes + (0 if squares is None else squares.nbytes)
         return remembered + working + sum(row.nbytes for row in self._scratch.values())
+
+    def _update_short(
+        self, rows: Sequence[Row], progress: int, rate: float, norms: Norms | None, rates: Sequence[float] | None
+    ) -> bool:
+        """Step with the mean of rows that are one piece each: nothing to share out, and all is looked at before.
+
+        False: the sum is not finite; nothing has changed.
+        """
+        whole, count = self._pieces[0], len(rows)
+        scratch = self._scratch_of(0, whole)
+        row = self._rows.sum_piece(rows, whole, scratch)
+        if row is None:
+            return False
+        if count > 1:
+            if self.updater.linear and not self._deterministic:
+                rate *= 1 / count
+            else:
+                Scale.of_mean(count, exact=self._deterministic)(row, scratch)
+        target = self._writable()
+        old = self.values if target != self._live else None
+        values = self._buffers[target]
+        step = self.updater.begin(values, old=old, progress=progress, rate=rate, norms=norms, rates=rates)
+        step(0, torch.from_numpy(row))
+        self._live = target
+        return True
 
     def _update_at_once(
         self,
@@ -399,10 +427,13 @@ class Store:
             return self._live
         raise StoreError("both buffers are lent; wait until one is given back (can_update)")
 
-    def _row(self, gradient: Tensor) -> Row:
-        self._check(gradient)
-        row: Row = gradient.numpy()
-        return row
+    def _row(self, gradient: Tensor | Row) -> Row:
+        if isinstance(gradient, Tensor):
+            self._check(gradient)
+            gradient = gradient.numpy()
+        elif gradient.shape != (self.size,) or gradient.dtype != self._rows.dtype:
+            self._check(torch.from_numpy(gradient))
+        return gradient
 
     def _check(self, row: Tensor) -> None:
         if row.shape != (self.size,) or row.dtype != self.updater.dtype:

@@ -29,6 +29,7 @@ WRITE = select.EPOLLOUT
 
 AT_ONCE = 64  # descriptors handled in one turn
 LONGEST = 3600.0  # seconds of one wait
+MOST_CANCELLED = 64  # timers that may wait for their time although nobody wants them any more
 BRIEF = 1e-3  # seconds to stay awake: more than it takes a peer to be woken, also on a machine that others share
 
 
@@ -132,7 +133,8 @@ class Loop:
             handler = self._handlers.get(fd)  # an earlier one may have ended it
             if handler is not None:
                 handler(events)
-        self._end_turn()
+        if self._soon:
+            self._end_turn()
         if self._timers:
             self._ring()
 
@@ -199,28 +201,33 @@ class Loop:
 
     def _look_and_wait(self, patience: float) -> list[tuple[int, int]]:
         """What is ready, once something is. Looks for it first, if it may come at once."""
+        ready = self._epoll.poll(0, AT_ONCE)
+        if ready or not patience:
+            self._brief = self._brief or bool(patience)
+            return ready
         begun = time.monotonic()
         if self._brief:
             until = begun + min(patience, BRIEF)
             while time.monotonic() < until:
+                os.sched_yield()
                 ready = self._epoll.poll(0, AT_ONCE)
                 if ready:
                     return ready
-                os.sched_yield()
         ready = self._epoll.poll(patience, AT_ONCE)
-        if patience:
-            self._brief = time.monotonic() - begun < BRIEF
+        self._brief = time.monotonic() - begun < BRIEF
         return ready
 
     def _ring(self) -> None:
         timers, now = self._timers, self.clock()
+        if timers[0].at > now and len(timers) <= MOST_CANCELLED:
+            return
         due = []
         while timers and timers[0].at <= now:
             due.append(heappop(timers))
         for timer in due:
             if timer.call is not None:
                 timer.call()
-        if len(timers) > 64 and sum(timer.call is None for timer in timers) > len(timers) // 2:
+        if len(timers) > MOST_CANCELLED and sum(timer.call is None for timer in timers) > len(timers) // 2:
             self._timers = [timer for timer in timers if timer.call is not None]
             heapify(self._timers)
 

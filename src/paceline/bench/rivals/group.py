@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -78,12 +77,11 @@ class Group:
 
     def __enter__(self) -> Group:
         folder = Path(tempfile.mkdtemp(prefix="paceline-bench-"))
-        self._reaper = Reaper(folder)
+        self._reaper = Reaper(folder, self._environment)
         try:
             for role, rank in self._wanted:
                 place = Place(role, rank, *self._size, str(folder))
-                self._members.append(Member(self.name, self._module, place, self._environment))
-                self._reaper.add(self._members[-1].session)
+                self._members.append(Member(self.name, self._module, place, self._reaper))
             deadline = monotonic() + self.patience
             for member in self._members:
                 member.hear(deadline)
@@ -110,46 +108,38 @@ class Group:
 
     def _tell(self, number: int) -> None:
         """Stop or go on, all of them and what they have started: some libraries never sleep by themselves."""
-        tell({member.session for member in self._members}, number)
+        if self._reaper is not None:
+            tell(self._reaper.session, number)
 
 
 class Member:
     """One process of a group, seen from the benchmark."""
 
-    def __init__(self, name: str, module: str, place: Place, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, module: str, place: Place, reaper: Reaper) -> None:
         self.place = place
         self._name = f"{name}: {place.role} {place.rank}"
         self._errors: IO[bytes] = (Path(place.folder) / f"{place.role}{place.rank}.txt").open("w+b")
         self._heard = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, module, msgspec.json.encode(place).decode()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=dict(environment),
-            start_new_session=True,
-            bufsize=0,
-        )
-
-    @property
-    def session(self) -> int:
-        return self._process.pid
+        (stdin, told), (says, stdout) = os.pipe(), os.pipe()
+        self._told: IO[bytes] = os.fdopen(told, "wb", buffering=0)
+        self._says: IO[bytes] = os.fdopen(says, "rb", buffering=0)
+        command = [sys.executable, "-c", MEMBER, module, msgspec.json.encode(place).decode()]
+        reaper.start(command, (stdin, stdout, self._errors.fileno()))
+        os.close(stdin)
+        os.close(stdout)
 
     def tell(self, line: str) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(line.encode() + b"\n")
+            self._told.write(line.encode() + b"\n")
         except BrokenPipeError:
             raise self._failed("has ended") from None
 
     def hear(self, deadline: float) -> str:
         """The next line it says."""
-        assert self._process.stdout is not None
         while b"\n" not in self._heard:
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - monotonic()))
-            if not ready:
+            more = self._hear_more(deadline)
+            if more is None:
                 raise self._failed("has not answered in time")
-            more = os.read(self._process.stdout.fileno(), 4096)
             if not more:
                 raise self._failed("has ended")
             self._heard += more
@@ -158,18 +148,19 @@ class Member:
 
     def dismiss(self) -> None:
         """Nothing more will be asked of it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._told.close()
 
     def end(self, deadline: float) -> None:
-        assert self._process.stdout is not None
-        try:
-            self._process.wait(max(0.0, deadline - monotonic()))
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        """Once it has left, or not before the deadline."""
+        while self._hear_more(deadline):
+            pass
+        self._says.close()
         self._errors.close()
+
+    def _hear_more(self, deadline: float) -> bytes | None:
+        """What it says next; nothing once it has ended, and None if the deadline is sooner."""
+        ready, _, _ = select.select([self._says], [], [], max(0.0, deadline - monotonic()))
+        return self._says.read(4096) if ready else None
 
     def _failed(self, what: str) -> RivalError:
         self._errors.seek(0)
