@@ -261,8 +261,8 @@ MUTANTS = [
     Mutant(
         "a late block is thrown away",
         "partial_pull.py",
-        "self._newest[block] = max(self._newest[block], onward)",
-        "self._newest[block] = onward if (self._wanted or 0) <= onward else self._newest[block]",
+        "        if onward > newest:\n",
+        "        if onward > newest and onward >= (self._wanted or 0):\n",
     ),
     Mutant(
         "a worker that fell behind does not jump",

@@ -186,7 +186,7 @@ NODE_MUTANTS = [
     NodeMutant(
         "an old block replaces a newer one",
         "nodes/worker.py",
-        "        if not new:\n            incoming.release()\n",
+        "        if not self._machine.is_new(shard, message.next):\n            incoming.release()\n",
         "        if False:\n            incoming.release()\n",
         "tests/nodes/test_partial_pulls.py",
     ),
@@ -447,8 +447,8 @@ NODE_MUTANTS = [
     NodeMutant(
         "an encoded gradient is taken for a plain one",
         "nodes/line.py",
-        "nbytes = takes.gradient_nbytes if isinstance(message, m.Push) else takes.nbytes",
-        "nbytes = takes.gradient_nbytes",
+        "encoded = takes.codec is not None and isinstance(message, m.Push)",
+        "encoded = takes.codec is not None",
         "tests/nodes/test_codecs.py",
     ),
     NodeMutant(
@@ -471,6 +471,20 @@ NODE_MUTANTS = [
         "            if row is None:\n                raise _NotFiniteError\n",
         "            if row is None:\n                row = self._scratch_of(share, piece)\n",
         "tests/params/test_store.py",
+    ),
+    NodeMutant(
+        "a short sum is stepped with whatever it is",
+        "params/store.py",
+        "        if row is None:\n            return False\n        if count",
+        "        if row is None:\n            row = scratch\n        if count",
+        "tests/params/test_store.py",
+    ),
+    NodeMutant(
+        "a short round is divided by one too many",
+        "params/store.py",
+        "rate *= 1 / count",
+        "rate *= 1 / (count + 1)",
+        "tests/nodes/test_updates.py",
     ),
     NodeMutant(
         "a gradient that is alone is stepped with before it was looked at",

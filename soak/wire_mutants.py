@@ -68,7 +68,7 @@ WIRE_MUTANTS = [
     ),
     # Loop.
     Mutant("an overdue timer waits for ever", "loop.py", "return timeout if timeout > 0 else 0.0", "return timeout"),
-    Mutant("cancelled timers pile up", "loop.py", "if len(timers) > 64 and", "if False and"),
+    Mutant("cancelled timers pile up", "loop.py", "if len(timers) > MOST_CANCELLED and", "if False and"),
     Mutant("it never falls asleep", "loop.py", "until = begun + min(patience, BRIEF)", "until = begun + patience"),
     # Channels.
     Mutant(
@@ -158,9 +158,9 @@ WIRE_MUTANTS = [
     Mutant("a release waits for a message", "shared_memory.py", "self._loop.call_soon(self._send_releases)", "pass"),
     Mutant(
         "a release is sent again",
-        "shared_memory.py",
-        'releases, self._releases = self._releases, b""',
-        "releases = self._releases",
+        "stream.py",
+        'frame, self._along = self._along + frame, b""',
+        "frame = self._along + frame",
     ),
     Mutant(
         "releases do not wait for each other",

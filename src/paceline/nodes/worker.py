@@ -55,11 +55,12 @@ NO_REASON = Reason("", "open")  # a grant's reason stays with the server, in its
 
 
 class Handle:
-    """Something under way. `outcome` has, for a push, what became of it on each shard."""
+    """The push or the pull of an iteration. `outcome` has, for a push, what became of it on each shard."""
 
-    def __init__(self, worker: Worker, what: str, shards: Sequence[int]) -> None:
+    def __init__(self, worker: Worker, what: Literal["push", "pull"], iteration: int, shards: Sequence[int]) -> None:
         self._worker = worker
         self._what = what
+        self._iteration = iteration
         self._missing = set(shards)
         self.outcome: dict[int, m.Outcome] = {}
 
@@ -69,7 +70,7 @@ class Handle:
 
     def wait(self, timeout: float | None = None) -> None:
         """Until it is done. Without a timeout that may take as long as the model says, while all nodes are alive."""
-        self._worker.wait(lambda: self.done, timeout, self._what)
+        self._worker.wait(lambda: self.done, timeout, f"the {self._what} of iteration {self._iteration}")
 
     def _arrived(self, shard: int) -> None:
         self._missing.discard(shard)
@@ -196,7 +197,7 @@ class Worker:
         self._running = True
         if begin.initial:
             self._hand_over(initial if isinstance(initial, Snapshot) else Snapshot(initial))
-        self._pull = Handle(self, "the first parameters", range(len(self.places)))
+        self._pull = Handle(self, "pull", -1, range(len(self.places)))
         self._owed = len(self.places)
         for shard, pull in self._machine.begin(self._clock()):
             self._send(self.places[shard], m.Pull(shard, pull.iteration))
@@ -353,11 +354,11 @@ class Worker:
 
     def _take(self, message: m.Parameters, incoming: Incoming) -> None:
         """Put a block in place, or keep it until the next start; one that is older than what has come is of no use."""
-        shard, new = message.shard, self._machine.is_new(message.shard, message.next)
-        if not new:
+        shard = message.shard
+        if not self._machine.is_new(shard, message.next):
             incoming.release()
             return
-        if self._must_wait(message) or self._replica.aside.landed(shard, incoming.payload):
+        if not self._machine.waits_for_all or self._replica.aside.landed(shard, incoming.payload):
             self._replica.set_aside(shard, incoming, message.version)
         else:
             self._replica.take(shard, incoming, lasting=message.pull is not None)
@@ -415,7 +416,7 @@ class Worker:
             self._wait(lambda: all(map(free, shards)), None, "the servers to take the last gradient")
         push = self._machine.push(self._replica.significance() if self._weigh else 0.0)
         i = push.iteration
-        handle = Handle(self, f"the push of iteration {i}", shards)
+        handle = Handle(self, "push", i, shards)
         for shard in shards:
             self._pushes[shard, i] = handle
             norms = self._replica.norms(shard) if self._lars else {}
@@ -443,7 +444,7 @@ class Worker:
     def _ask(self) -> Pulled:
         if self._pull is not None:
             raise WrongRequest(f"iteration {self.iteration} has asked already; clock() waits for the answer")
-        self._pull = Handle(self, f"the pull of iteration {self.iteration}", range(len(self.places)))
+        self._pull = Handle(self, "pull", self.iteration, range(len(self.places)))
         self._owed += len(self.places)
         pull, decisions = self._machine.pull(self._clock())
         self._decided(decisions)
@@ -493,7 +494,7 @@ class Worker:
             self._encoding.taken(shard)
 
     def _go_on(self) -> int:
-        self._wait(self._can_go_on, None, f"the parameters after iteration {self.iteration}")
+        self._wait(self._can_go_on, None, "the next parameters")
         self._next = self._pull = None
         return self.iteration
 

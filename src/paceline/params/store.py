@@ -293,9 +293,9 @@ class Store:
 
         False: the sum is not finite; nothing has changed.
         """
-        whole, count = self._pieces[0], len(rows)
-        scratch = self._scratch_of(0, whole)
-        row = self._rows.sum_piece(rows, whole, scratch)
+        count = len(rows)
+        scratch = self._scratch_of(0, self._pieces[0])
+        row = self._rows.sum_piece(rows, self._pieces[0], scratch)
         if row is None:
             return False
         if count > 1:

@@ -80,37 +80,45 @@ class PartialPull:
         self._from_next = _checked(len(self._newest), b, tau)
 
     def handle(self, event: Asked | Arrived | TimerFired, now: float) -> list[Start | SetPullTimer]:
-        match event:
-            case Asked(iteration):
-                if self._wanted is not None:
-                    raise EventError(f"iteration {iteration} asks while iteration {self._wanted - 1} still waits")
-                self._wanted = iteration + 1
-                self.needed, self.tau = self._from_next
-                self._fresh = sum(newest > iteration for newest in self._newest)
-                self._deadline = None
-            case Arrived(block, onward):
-                if not 0 <= block < len(self._newest):
-                    raise EventError(f"there is no block {block}; there are 0 to {len(self._newest) - 1}")
-                if self._wanted is not None and self._newest[block] < self._wanted <= onward:
-                    self._fresh += 1
-                self._newest[block] = max(self._newest[block], onward)
-            case TimerFired(timer):
-                early = self._deadline is not None and now < self._deadline
-                if self._wanted is not None and early and timer == self._timer:
-                    return [self._set_timer(self._wanted)]
-            case _:
-                raise EventError(f"{event!r} is no event; a worker's wait takes Asked, Arrived, TimerFired")
-        return self._decide(now)
-
-    def _decide(self, now: float) -> list[Start | SetPullTimer]:
+        if isinstance(event, Arrived):
+            self._arrived(event.block, event.next)
+        elif isinstance(event, Asked):
+            self._asked(event.iteration)
+        elif isinstance(event, TimerFired):
+            early = self._deadline is not None and now < self._deadline
+            if self._wanted is not None and early and event.timer == self._timer:
+                return [self._set_timer(self._wanted)]
+        else:
+            raise EventError(f"{event!r} is no event; a worker's wait takes Asked, Arrived, TimerFired")
         if self._wanted is None or self._fresh < self.needed:
             return []
+        return self._decide(self._wanted, now)
+
+    def _asked(self, iteration: int) -> None:
+        if self._wanted is not None:
+            raise EventError(f"iteration {iteration} asks while iteration {self._wanted - 1} still waits")
+        self._wanted = iteration + 1
+        self.needed, self.tau = self._from_next
+        self._fresh = sum([newest > iteration for newest in self._newest])
+        self._deadline = None
+
+    def _arrived(self, block: int, onward: int) -> None:
+        if not 0 <= block < len(self._newest):
+            raise EventError(f"there is no block {block}; there are 0 to {len(self._newest) - 1}")
+        newest = self._newest[block]
+        if self._wanted is not None and newest < self._wanted <= onward:
+            self._fresh += 1
+        if onward > newest:
+            self._newest[block] = onward
+
+    def _decide(self, wanted: int, now: float) -> list[Start | SetPullTimer]:
+        """Enough has come to start with."""
         if self._fresh == len(self._newest):
-            return [self._start(self._wanted, "all")]
+            return [self._start(wanted, "all")]
         if self._deadline is None:
             self._deadline = now + self.tau
-            return [self._set_timer(self._wanted) if self.tau > 0 else self._start(self._wanted, "share")]
-        return [self._start(self._wanted, "timeout")] if now >= self._deadline else []
+            return [self._set_timer(wanted) if self.tau > 0 else self._start(wanted, "share")]
+        return [self._start(wanted, "timeout")] if now >= self._deadline else []
 
     def _set_timer(self, wanted: int) -> SetPullTimer:
         assert self._deadline is not None
@@ -118,8 +126,8 @@ class PartialPull:
         return SetPullTimer(self._deadline, self._timer, self._missing(wanted))
 
     def _start(self, wanted: int, reason: Literal["all", "share", "timeout"]) -> Start:
-        take = tuple(block for block, newest in enumerate(self._newest) if newest > self._taken[block])
-        missing = self._missing(wanted)
+        take = tuple([block for block, newest in enumerate(self._newest) if newest > self._taken[block]])
+        missing = () if reason == "all" else self._missing(wanted)
         self._taken = self._newest.copy()
         self._wanted = None
         return Start(max(self._newest), take, missing, reason)

@@ -117,7 +117,7 @@ class Reader:
         if stop - start < length:
             self._compact()
             return None
-        header = bytes(self._view[start : start + length])
+        header = self._view[start : start + length].tobytes()
         self._start = start + length
         if kind == INLINE:
             self._size = size

@@ -66,7 +66,6 @@ class SharedMemoryChannel(StreamChannel):
         self._descriptors: list[int] = []  # received, and not claimed by a frame yet
         self._lent: dict[int, Done | None] = {}
         self._lending = 0  # the number of the last reference
-        self._releases = b""  # frames that wait for the next one, or for the end of the turn, to go along
 
     def share(self, segment: Segment) -> None:
         self._check(b"", 0)
@@ -185,19 +184,16 @@ class SharedMemoryChannel(StreamChannel):
         """Tell the peer together with what is sent next: most often that is the answer to what was released."""
         if self._state != "open":
             return
-        if not self._releases and self._loop is not None:
+        if not self._along and self._loop is not None:
             self._loop.call_soon(self._send_releases)
-        self._releases += prelude(RELEASE, 0, number)
+        self._along += prelude(RELEASE, 0, number)
         if self._loop is None:
             self._send_releases()
 
     def _send_releases(self) -> None:
-        if self._releases and self._state == "open":
+        """At the end of the turn, if nothing was sent in it."""
+        if self._along and self._state == "open":
             self._write(b"", None, None)
-
-    def _write(self, frame: bytes, payload: memoryview | None, done: Done | None) -> None:
-        releases, self._releases = self._releases, b""
-        super()._write(releases + frame if releases else frame, payload, done)
 
     def _released(self, number: int) -> None:
         if number not in self._lent:

@@ -54,6 +54,7 @@ class StreamChannel(Channel):
         self._read_needs_write = False  # these two happen to TLS only
         self._write_needs_read = False
         self._ended = False  # nobody reads what we write any more
+        self._along = b""  # frames that wait for the next one to go along
 
     @property
     def queued_bytes(self) -> int:
@@ -93,6 +94,8 @@ class StreamChannel(Channel):
 
     def _write(self, frame: bytes, payload: memoryview | None, done: Done | None) -> None:
         """Hand over what the kernel takes, and queue the rest."""
+        if self._along:
+            frame, self._along = self._along + frame, b""
         sent = 0
         whole = len(frame) if payload is None else len(frame) + payload.nbytes
         if not self._outbox.queued and not self._ended:
