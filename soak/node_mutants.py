@@ -489,7 +489,7 @@ NODE_MUTANTS = [
     NodeMutant(
         "a gradient that is alone is stepped with before it was looked at",
         "params/store.py",
-        "        if self._rows.first_bad(row) is not None:\n            return False\n",
+        "        if self._rows.any_bad(row) is not None:\n            return False\n",
         "",
         "tests/params/test_store.py",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from threading import Event, get_ident
 
 import pytest
@@ -26,10 +27,23 @@ def test_every_piece_is_worked_on_once(size: int, piece: int, threads: int, rows
     assert pieces == cut(size, piece if threads == 1 else TOGETHER * piece)
     assert [n for one in pieces for n in range(one.start, one.stop)] == list(range(size))
     shares = crew.share(pieces, lambda share, mine: (share, list(mine)), rows)
-    assert [one for _, mine in shares for one in mine] == pieces
+    assert sorted((one for _, mine in shares for one in mine), key=lambda one: one.start) == pieces
     assert [share for share, _ in shares] == list(range(len(shares)))
     assert len(shares) == max(1, min(threads, len(pieces), rows * len(pieces) // ENOUGH))
-    assert pieces == [] or all(mine for _, mine in shares)
+
+
+def test_who_is_held_up_has_fewer_pieces() -> None:
+    over = Event()
+
+    def work(share: int, pieces: Iterable[slice]) -> int:
+        if share == 1:
+            assert over.wait(30)
+            return len(list(pieces))
+        done = len(list(pieces))
+        over.set()
+        return done
+
+    assert Crew(2).share(cut(10 * ENOUGH, 1), work) == [10 * ENOUGH, 0]
 
 
 def test_shares_run_at_the_same_time() -> None:

@@ -6,7 +6,7 @@ which go on looking for work and take the time of whoever computes on the same c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -35,23 +35,22 @@ class Crew:
         return cut(size, piece if self.threads == 1 else TOGETHER * piece)
 
     def share(
-        self, pieces: Sequence[slice], work: Callable[[int, Sequence[slice]], Result], rows: int = 1
+        self, pieces: Sequence[slice], work: Callable[[int, Iterable[slice]], Result], rows: int = 1
     ) -> list[Result]:
-        """`work(share, pieces)` for each share of neighbouring pieces; their results in that order.
+        """`work(share, pieces)` on as many threads as pay, each of which takes the next piece until none is left.
 
-        `rows` is how many rows are cut so and worked on together.
+        So one that is woken late, or has less of its core, has fewer. `rows` is how many rows are cut so and worked on
+        together. Returns the results of all shares, in order of their numbers.
         """
         shares = max(1, min(self.threads, len(pieces), len(pieces) * rows // ENOUGH))
         if shares == 1:
             return [work(0, pieces)]
         if self._others is None:
             self._others = ThreadPoolExecutor(self.threads - 1, "paceline crew")
-        edges = [len(pieces) * share // shares for share in range(shares + 1)]
-        others = [
-            self._others.submit(work, share, pieces[edges[share] : edges[share + 1]]) for share in range(1, shares)
-        ]
+        left = iter(pieces)  # which threads may share: one step of it is one step of Python
+        others = [self._others.submit(work, share, left) for share in range(1, shares)]
         try:
-            mine = work(0, pieces[: edges[1]])
+            mine = work(0, left)
         finally:  # nobody may still be at it when this is left
             for other in others:
                 other.exception()

@@ -140,6 +140,6 @@ class Round:
 
     def _finite(self, gradients: Mapping[int, Row]) -> list[Row]:
         """The gradients that are finite; the others are refused."""
-        bad = [worker for worker, gradient in gradients.items() if self._rows.first_bad(gradient) is not None]
+        bad = [worker for worker, gradient in gradients.items() if self._rows.any_bad(gradient) is not None]
         self.refused += bad
         return [gradient for worker, gradient in gradients.items() if worker not in bad]

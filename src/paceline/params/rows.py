@@ -6,7 +6,7 @@ thread; with more, torch's threads share the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class Rows:
                 np.copyto(out[piece], summed)
             return summed is None
 
-        return self._first(bad, len(rows))
+        return self._any(bad, len(rows))
 
     def sum_piece(self, rows: Sequence[Row], piece: slice, out: Row) -> Row | None:
         """The sum of one piece of the rows, in `out`; of one row, the piece itself. None if it is not finite."""
@@ -61,14 +61,14 @@ class Rows:
                 so_far = out
             return so_far if _is_finite(so_far) else None
 
-    def first_bad(self, row: Row) -> slice | None:
-        """The first piece that is not finite."""
-        return self._first(lambda piece: not is_finite(row[piece]))
+    def any_bad(self, row: Row) -> slice | None:
+        """A piece that is not finite, if there is one."""
+        return self._any(lambda piece: not is_finite(row[piece]))
 
-    def _first(self, bad: Callable[[slice], bool], rows: int = 1) -> slice | None:
-        """The first piece of which this is so. After it not all need have been looked at."""
+    def _any(self, bad: Callable[[slice], bool], rows: int = 1) -> slice | None:
+        """A piece of which this is so. Once there is one, not all need be looked at."""
 
-        def look(_: int, pieces: Sequence[slice]) -> slice | None:
+        def look(_: int, pieces: Iterable[slice]) -> slice | None:
             return next((piece for piece in pieces if bad(piece)), None)
 
         return next((found for found in self.crew.share(self.pieces, look, rows) if found is not None), None)

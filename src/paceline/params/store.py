@@ -9,7 +9,7 @@ live from then on. So a reader never sees a mix of two versions, and nothing wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -154,7 +154,7 @@ class Store:
         target = self._writable(at_once=False)
         if self._update_at_once(target, partial(self._sum, [row]), scale, progress=progress, rates=rates):
             return True
-        if self._rows.first_bad(row) is not None:
+        if self._rows.any_bad(row) is not None:
             return False
         as_it_is = partial(_part, row)
         self._update(target, as_it_is, scale, in_place=False, progress=progress, norms=norms, rates=rates)
@@ -170,7 +170,7 @@ class Store:
     def _all_finite(self, corrected: Corrected) -> bool:
         """A corrected gradient is made once to see whether it is finite, and again to step. No row is kept of it."""
 
-        def look(share: int, pieces: Sequence[slice]) -> bool:
+        def look(share: int, pieces: Iterable[slice]) -> bool:
             return all(self._look_at(corrected, share, piece) is not None for piece in pieces)
 
         return all(self._crew.share(self._pieces, look))
@@ -402,11 +402,11 @@ class Store:
             self._buffers[target], old=old, progress=progress, rate=rate, norms=norms, rates=rates
         )
 
-        def some(share: int, pieces: Sequence[slice]) -> None:
-            for piece in reversed(pieces) if backwards else pieces:
+        def some(share: int, pieces: Iterable[slice]) -> None:
+            for piece in pieces:
                 step(piece.start, torch.from_numpy(part(share, piece)))
 
-        self._crew.share(self._pieces, some, rows)
+        self._crew.share(self._pieces[::-1] if backwards else self._pieces, some, rows)
         self._live = target
 
     def _scratch_of(self, share: int, piece: slice) -> Row:
