@@ -473,6 +473,20 @@ NODE_MUTANTS = [
         "tests/params/test_store.py",
     ),
     NodeMutant(
+        "every thread works on all pieces",
+        "params/crew.py",
+        "self._others.submit(work, share, left)",
+        "self._others.submit(work, share, iter(pieces))",
+        "tests/params/test_crew.py",
+    ),
+    NodeMutant(
+        "a run that fails has lost its State Server, too",
+        "launch/run.py",
+        '(self._state_server == "failed" and self.error is None)',
+        'self._state_server == "failed"',
+        "tests/launch/test_run.py",
+    ),
+    NodeMutant(
         "a short sum is stepped with whatever it is",
         "params/store.py",
         "        if row is None:\n            return False\n        if count",
