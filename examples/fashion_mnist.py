@@ -4,12 +4,14 @@ python examples/fashion_mnist.py --net cnn --epochs 2
 """
 
 import argparse
+import math
 from copy import deepcopy
 from time import monotonic
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, Subset
 
 import paceline
 from paceline import nets
@@ -26,6 +28,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--clip", type=float, default=float("inf"), help="the longest that a gradient may be")
+    parser.add_argument("--anneal", type=float, default=math.inf, help="seconds in which the learning rate falls to 0")
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, or cuda")
     parser.add_argument("--alpha", type=float, help="parts of the data that are uneven by class, from Dirichlet(alpha)")
     parser.add_argument("--measure", type=int, default=1000, help="so many of the test set, now and then")
@@ -35,14 +38,17 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(options.seed)
 
-    train, test = (Subset(part, range(min(len(part), options.limit))) for part in fashion_mnist.load())
+    train, test = fashion_mnist.load()
+    train = Subset(train, range(min(len(train), options.limit)))
+    images, kinds = (part[: options.limit].to(options.device) for part in test.tensors)
+    few = images[: options.measure], kinds[: options.measure]
     loader = DataLoader(train, batch_size=options.batch_size, shuffle=True)
     model = NETS[options.net]().to(options.device)
-    few = Subset(test, range(min(len(test), options.measure)))
     if options.device != "cpu":
-        warm_up(model, few, options.batch_size, options.device)
+        warm_up(model, *few, options.batch_size)
     opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum))
-    measure_at = monotonic()
+    begun = measure_at = monotonic()
+    schedule = LambdaLR(opt, lambda _: annealed((monotonic() - begun) / options.anneal))
 
     for epoch in range(options.epochs):
         part = paceline.shard(loader, alpha=options.alpha, seed=options.seed)
@@ -52,30 +58,35 @@ def main() -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), options.clip)
             opt.step()
+            schedule.step()
             if opt.rank == 0 and opt.synchronized and monotonic() >= measure_at:
-                paceline.report(accuracy=accuracy(model, few, options.device))
+                paceline.report(accuracy=accuracy(model, *few))
                 measure_at = monotonic() + options.measure_every
             if step % 100 == 0:
                 print(f"epoch {epoch + 1}, step {step}: loss {loss.item():.4f}", flush=True)
 
-    print(f"test accuracy {accuracy(model, test, options.device):.4f}")
+    print(f"test accuracy {accuracy(model, images, kinds):.4f}")
 
 
-def warm_up(model: nn.Module, test: Dataset, batch_size: int, device: str) -> None:
+def annealed(share: float) -> float:
+    """What is left of the learning rate after this share of its time: half a wave of the cosine, from 1 to 0."""
+    return (1 + math.cos(math.pi * min(share, 1.0))) / 2
+
+
+def warm_up(model: nn.Module, images: Tensor, kinds: Tensor, batch_size: int) -> None:
     """What a GPU does only once takes a second; better before the others wait for it than in the first step."""
     trial = deepcopy(model)
-    images, kinds = next(iter(DataLoader(test, batch_size)))
-    nn.functional.cross_entropy(trial(images.to(device)), kinds.to(device)).backward()
+    nn.functional.cross_entropy(trial(images[:batch_size]), kinds[:batch_size]).backward()
     nn.utils.clip_grad_norm_(trial.parameters(), 1.0)
     torch.optim.SGD(trial.parameters(), lr=0.1).step()
-    accuracy(trial, test, device)
+    accuracy(trial, images, kinds)
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, test: Dataset, device: str) -> float:
+def accuracy(model: nn.Module, images: Tensor, kinds: Tensor) -> float:
     """The share of a set that the model has right."""
     model.eval()
-    right = [model(x.to(device)).argmax(1).cpu() == y for x, y in DataLoader(test, batch_size=500)]
+    right = [model(x).argmax(1) == y for x, y in zip(images.split(500), kinds.split(500), strict=True)]
     model.train()
     return torch.cat(right).float().mean().item()
 

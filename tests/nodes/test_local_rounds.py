@@ -156,7 +156,7 @@ def test_who_sends_what_cannot_be_is_told_and_nobody_else_is_disturbed(wrong: m.
     good.say(m.RoundBegan(0))
     good.say(m.Query(0, 0, 1.0))
     good.until(lambda: good.heard)
-    assert good.heard == [m.State(0, 0, False)]
+    assert good.heard == [m.State(0, 0, False, most=0)]
     for asker in (good, bad):
         asker.loop.close()
     alone.close()
@@ -191,19 +191,21 @@ class Wired:
 
 def test_an_answer_that_comes_while_it_computes_ends_the_round_with_what_was_done() -> None:
     now, contributed, channel = [0.0], [], Wired()
-    rounds = LocalRounds(ESync(query="nonblocking"), lambda: now[0], lambda: contributed.append(rounds.steps))
+    rounds = LocalRounds(
+        ESync(query="nonblocking"), lambda: now[0], lambda: contributed.append((rounds.steps, rounds.most))
+    )
     rounds.connected(channel)  # type: ignore[arg-type]
     rounds.begin(7)
     assert rounds.settled
     now[0] = 1.0
     rounds.stepped()
     now[0] = 1.01
-    rounds.answered(m.State(7, 0, False))
+    rounds.answered(m.State(7, 0, False, most=3))
     assert contributed == []
-    rounds.answered(m.State(7, 1, True))  # while the second is being computed
-    assert (contributed, rounds.over) == ([1], True)
-    rounds.answered(m.State(7, 1, True))
-    assert contributed == [1]
+    rounds.answered(m.State(7, 1, True, most=5))  # while the second is being computed
+    assert (contributed, rounds.over) == ([(1, 5)], True)
+    rounds.answered(m.State(7, 1, True, most=5))
+    assert contributed == [(1, 5)]
     assert [type(message).__name__ for message in channel.sent] == ["RoundBegan", "Query", "Query"]
 
 
@@ -213,13 +215,13 @@ def test_an_answer_is_waited_for_only_if_it_comes_soon() -> None:
     rounds.connected(channel)  # type: ignore[arg-type]
     rounds.begin(0)
     now[0] = 0.001
-    rounds.answered(m.State(0, 0, False))  # after a millisecond
+    rounds.answered(m.State(0, 0, False, most=0))  # after a millisecond
     now[0] = 1.0
     rounds.stepped()
     assert rounds.awaits
     assert 0 < rounds.soon < 0.1
     now[0] = 1.5
-    rounds.answered(m.State(0, 1, False))  # after half an iteration
+    rounds.answered(m.State(0, 1, False, most=1))  # after half an iteration
     now[0] = 2.0
     rounds.stepped()
     assert rounds.awaits

@@ -17,7 +17,7 @@ from paceline.sync import EventError, Joined, Left
 from paceline.sync.local_steps import Action, Answered, Contribute, LocalSteps, Query, RoundBegan, ServerLost, StepDone
 from paceline.sync.local_steps import Step as TrainOn
 from paceline.sync.models.esync import ESync
-from paceline.sync.state_server import Began, Queried, StateServer
+from paceline.sync.state_server import Answer, Began, Queried, StateServer
 from tests.oracles import esync as paper
 
 # The State Server alone.
@@ -58,6 +58,7 @@ def test_the_state_server_answers_as_the_papers_query_state(
     workers: int, epsilon: float, story: list[Happening]
 ) -> None:
     ours, theirs = StateServer(ESync(epsilon=epsilon), workers), paper.StateServer(workers, epsilon)
+    asked: list[tuple[int, int]] = []  # the round and the steps of every query
     now = 0.0
     for it in story:
         now += it.pause / 4
@@ -69,6 +70,10 @@ def test_the_state_server_answers_as_the_papers_query_state(
             assert answer.ready == theirs.QUERY_STATE(worker, it.steps, it.capability, finished, now)
             assert theirs.slowest is not None
             assert answer.slowest == theirs.slowest.rank
+            round_ = theirs.record(worker).round
+            asked.append((round_, it.steps))
+            in_newest = [steps for its, steps in asked if its == round_ == max(asked)[0]]
+            assert answer.most == max([it.steps, *in_newest])
         elif it.kind == "began":
             assert ours.handle(Began(worker, it.round), now) == []
             theirs.RESET_STATE_SERVER(worker, it.round, now)
@@ -133,6 +138,7 @@ class Round(NamedTuple):
     done: int  # how many iterations its worker had finished by then, as the loop counts them
     asked: int | None  # the steps of the query that was answered with READY
     reason: str
+    most: int
 
 
 class Cluster:
@@ -209,12 +215,12 @@ class Cluster:
             case Query():
                 self.queries.append((worker, action, self._answers[worker]))
                 self._later(self.round_trips[worker] / 2, partial(self._ask, worker, action))
-            case Contribute(round=round_, steps=steps, reason=reason):
+            case Contribute(round=round_, steps=steps, reason=reason, most=most):
                 assert round_ == self.round
                 assert worker not in self.rounds_now, "two contributions in a round"
                 self._iterating.pop(worker, None)
                 asked = because.steps if isinstance(because, Answered) else None
-                self.rounds_now[worker] = Round(steps, self.now, self._done[worker], asked, reason)
+                self.rounds_now[worker] = Round(steps, self.now, self._done[worker], asked, reason, most)
                 if len(self.rounds_now) == len(self.paces):
                     self.rounds.append(self.rounds_now)
                     self._later(0.0, self._begin)
@@ -229,11 +235,11 @@ class Cluster:
         if self.lost:
             return
         [answer] = self.server.handle(Queried(worker, query.steps, query.capability, query.finished), self.now)
-        self._later(self.round_trips[worker] / 2, partial(self._answer, worker, query, answer.ready))
+        self._later(self.round_trips[worker] / 2, partial(self._answer, worker, query, answer))
 
-    def _answer(self, worker: int, query: Query, ready: bool) -> None:
+    def _answer(self, worker: int, query: Query, answer: Answer) -> None:
         self._answers[worker] += 1
-        self._tell(worker, Answered(query.round, query.steps, ready))
+        self._tell(worker, Answered(query.round, query.steps, answer.ready, answer.most))
 
 
 def paces_up_to(quarters: int) -> st.SearchStrategy[list[float]]:
@@ -263,7 +269,10 @@ def test_blocking_workers_wait_less_than_one_iteration_of_their_own_from_the_sec
 def test_blocking_workers_do_as_many_iterations_as_fit_before_the_slowest_has_done_one(
     paces: list[float], epsilon: float
 ) -> None:
-    """From the second round on. One that would end with the slowest still fits if epsilon is 0."""
+    """From the second round on. One that would end with the slowest still fits if epsilon is 0.
+
+    Who ends last has heard how many the fastest did; the others, how many it had done by then.
+    """
     cluster = Cluster(ESync(epsilon=epsilon), paces, [0.0] * len(paces))
     cluster.run(rounds=5)
     slowest = max(paces)
@@ -272,6 +281,11 @@ def test_blocking_workers_do_as_many_iterations_as_fit_before_the_slowest_has_do
         for worker, round_ in finished.items():
             fitting = [k for k in range(1, 61) if k * paces[worker] + epsilon <= slowest]
             assert round_.steps == max(fitting, default=1)
+            assert round_.steps <= round_.most <= max(one.steps for one in finished.values())
+        assert max(round_.most for round_ in finished.values()) == max(round_.steps for round_ in finished.values())
+        for worker, round_ in finished.items():
+            if all(one.ended < round_.ended for other, one in finished.items() if other != worker):
+                assert round_.most == max(one.steps for one in finished.values())
 
 
 two_kinds = st.tuples(
@@ -334,6 +348,7 @@ def test_a_late_ready_for_iteration_k_ends_the_round_with_those_done_meanwhile(
             assert round_.asked is not None
             assert round_.asked >= 1
             assert round_.steps == round_.done == round_.asked + floor(round_trips[worker] / paces[worker])
+            assert round_.most >= round_.steps
 
 
 def test_an_answer_of_an_earlier_round_changes_nothing_and_an_iteration_given_up_never_ends() -> None:
@@ -342,15 +357,15 @@ def test_an_answer_of_an_earlier_round_changes_nothing_and_an_iteration_given_up
     worker.handle(RoundBegan(0), 0.0)
     for now in 1.0, 2.0:
         worker.handle(StepDone(), now)
-    [ended] = worker.handle(Answered(0, 1, ready=True), 2.5)
-    assert ended == Contribute(0, 2, "ready")
+    [ended] = worker.handle(Answered(0, 1, ready=True, most=7), 2.5)
+    assert ended == Contribute(0, 2, "ready", most=7)
     with pytest.raises(EventError):
         worker.handle(StepDone(), 3.0)
     worker.handle(RoundBegan(1), 4.0)
     for now in 4.5, 5.0:
         worker.handle(StepDone(), now)
-    assert worker.handle(Answered(0, 2, ready=True), 5.25) == []
-    assert worker.handle(Answered(1, 1, ready=True), 5.25) == [Contribute(1, 2, "ready")]
+    assert worker.handle(Answered(0, 2, ready=True, most=7), 5.25) == []
+    assert worker.handle(Answered(1, 1, ready=True, most=1), 5.25) == [Contribute(1, 2, "ready", most=2)]
 
 
 @given(paces, odd_round_trips)
@@ -405,5 +420,25 @@ def test_without_the_state_server_every_round_has_one_local_step_and_nobody_is_s
     cluster.run(rounds=first + 5)
     for begun, finished in zip(cluster.begun[first:], cluster.rounds[first:], strict=False):
         assert [round_.steps for round_ in finished.values()] == [1] * len(paces)
-        assert {round_.reason for round_ in finished.values()} == {"server lost"}
+        assert {(round_.reason, round_.most) for round_ in finished.values()} == {("server lost", 1)}
         assert max(round_.ended for round_ in finished.values()) == begun + max(paces)
+
+
+@given(
+    st.integers(1, 100),
+    st.integers(1, 100),
+    st.floats(1, 1000),
+    st.one_of(st.just(0.0), st.floats(0, 10), st.just(inf)),
+)
+def test_no_workers_changes_weigh_less_than_as_they_are_nor_more_than_an_iteration_of_the_fastest(
+    steps: int, most: int, fallen: float, balance: float
+) -> None:
+    weight = ESync(balance=balance).weight(steps, most, fallen)
+    assert 1.0 <= weight <= max(most / steps, 1.0)
+    assert weight <= max(balance * fallen, 1.0)
+    assert weight in (1.0, most / steps, balance * fallen)
+
+
+def test_a_rate_that_has_fallen_to_nothing_balances_all() -> None:
+    assert ESync(balance=1.0).weight(1, 95, inf) == 95.0
+    assert ESync().weight(1, 95, inf) == 1.0

@@ -1,9 +1,10 @@
-"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER SOONER IN_PLACE.
+"""A training script for esync: python replicas.py ROUNDS INNER OUTER FOLDER SOONER IN_PLACE FALLS.
 
-Worker 1 does SOONER rounds less. If IN_PLACE, parameters are read and kept as if they were on a GPU.
+Worker 1 does SOONER rounds less. If IN_PLACE, parameters are read and kept as if they were on a GPU. With each local
+iteration the learning rate becomes FALLS times as high.
 
 Every worker has batches of its own, by the number of the local iteration. What the parameters are when each round
-begins is saved, and how many local iterations there were in it.
+begins is saved, how many local iterations there were in it, and how many the fastest worker is said to have done.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 import paceline
 from paceline.training.link import Link
+from paceline.training.local import LocalLink
 
 INNER: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "sgd": lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
@@ -45,13 +47,14 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
-def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int, *, in_place: bool) -> None:
+def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int, *, in_place: bool, falls: float) -> None:
     torch.set_num_threads(1)
     if in_place:
         Link._reads_in_place = True  # type: ignore[assignment, method-assign]
     model = network()
     opt = paceline.Optimizer(INNER[inner](model), outer=nesterov(model) if outer == "nesterov" else None)
-    begins, steps, iteration = [flat(model)], [0], 0
+    schedule = torch.optim.lr_scheduler.ExponentialLR(opt, falls)
+    begins, steps, most, iteration = [flat(model)], [0], [], 0
     gradients: list[Tensor] = []
 
     def closure() -> Tensor:
@@ -66,14 +69,18 @@ def main(rounds: int, inner: str, outer: str, folder: Path, sooner: int, *, in_p
         for p, gradient in zip(model.parameters(), gradients, strict=True):
             assert p.grad is not None
             assert torch.equal(p.grad, gradient), "a step leaves the script's gradients as they are"
+        schedule.step()
         iteration += 1
         steps[-1] += 1
         if opt.synchronized:
             begins.append(flat(model))
             steps.append(0)
-    torch.save({"begins": torch.stack(begins), "steps": torch.tensor(steps[:-1])}, folder / f"{opt.rank}.pt")
+            if isinstance(opt._link, LocalLink):
+                most.append(opt._link.worker.rounds.most)
+    found = {"begins": torch.stack(begins), "steps": torch.tensor(steps[:-1]), "most": torch.tensor(most)}
+    torch.save(found, folder / f"{opt.rank}.pt")
 
 
 if __name__ == "__main__":
-    _, rounds, inner, outer, folder, sooner, in_place = sys.argv
-    main(int(rounds), inner, outer, Path(folder), int(sooner), in_place=in_place == "True")
+    _, rounds, inner, outer, folder, sooner, in_place, falls = sys.argv
+    main(int(rounds), inner, outer, Path(folder), int(sooner), in_place=in_place == "True", falls=float(falls))

@@ -1,8 +1,8 @@
-"""esync with real workers against bsp, and against DiLoCo in a single process."""
+"""esync with real workers against bsp, and against DiLoCo and uneven rounds in a single process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,11 +41,12 @@ def ran(
     rounds: int = ROUNDS,
     sooner: int = 0,
     in_place: bool = False,
+    falls: float = 1.0,
 ) -> list[dict[str, Tensor]]:
     """What the two workers of a run have saved."""
     folder.mkdir()
     job = Job(workers=2, servers=2, sync=sync, deterministic=deterministic)
-    arguments = [str(rounds), inner, outer, str(folder), str(sooner), str(in_place)]
+    arguments = [str(rounds), inner, outer, str(folder), str(sooner), str(in_place), str(falls)]
     with ScriptRun(job, SCRIPT, arguments, folder / "run", slow=[parse(text) for text in slow]) as run:
         list(run.updates())
     assert run.error is None, run.error
@@ -53,22 +54,35 @@ def ran(
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-def diloco(steps: int, inner: str, outer: str, rate: float = 1.0, sooner: int = 0) -> Tensor:
+Weight = Callable[[int, int, int], float]  # by worker, round and local iterations that there were before
+
+
+def diloco(
+    steps: Sequence[Sequence[int]],
+    inner: str,
+    outer: str,
+    rate: float = 1.0,
+    falls: float = 1.0,
+    weight: Weight = lambda *_: 1.0,
+) -> Tensor:
     """The same in one process, to the letter of DiLoCo's algorithm 1: the parameters when each round begins.
 
-    In the last rounds there is one worker only, if the other ends `sooner`.
+    `steps` are each worker's in each of its rounds; in the last rounds there may be one worker only.
     """
     shared = replicas.network()
     step_outside = replicas.nesterov(shared) if outer == "nesterov" else torch.optim.SGD(shared.parameters(), lr=rate)
     copies = [replicas.network() for _ in range(2)]
     steps_inside = [replicas.INNER[inner](copy) for copy in copies]
-    begins, iteration = [replicas.flat(shared)], 0
-    for round_ in range(ROUNDS):
-        there = 1 if round_ >= ROUNDS - sooner else 2
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(step_inside, falls) for step_inside in steps_inside]
+    begins, iterations = [replicas.flat(shared)], [0, 0]
+    for round_ in range(len(steps[0])):
+        there = 2 if round_ < len(steps[1]) else 1
         changes: list[list[Tensor]] = []
         for rank, (copy, step_inside) in enumerate(zip(copies[:there], steps_inside[:there], strict=True)):
             copy.load_state_dict(shared.state_dict())
-            for nth in range(iteration, iteration + steps):
+            first = iterations[rank]
+            iterations[rank] += steps[rank][round_]
+            for nth in range(first, iterations[rank]):
 
                 def closure(copy: torch.nn.Module = copy, rank: int = rank, nth: int = nth) -> Tensor:
                     copy.zero_grad()
@@ -77,10 +91,11 @@ def diloco(steps: int, inner: str, outer: str, rate: float = 1.0, sooner: int = 
                     return found
 
                 step_inside.step(closure)  # type: ignore[arg-type]
+                schedules[rank].step()
+            times = weight(rank, round_, iterations[rank] - 1)
             changes.append(
-                [p.detach() - q.detach() for p, q in zip(shared.parameters(), copy.parameters(), strict=True)]
+                [(p.detach() - q.detach()) * times for p, q in zip(shared.parameters(), copy.parameters(), strict=True)]
             )
-        iteration += steps
         for p, *all_changes in zip(shared.parameters(), *changes, strict=True):
             p.grad = sum(all_changes) / there
         step_outside.step()
@@ -115,11 +130,47 @@ def test_with_fixed_steps_it_is_diloco_to_the_bit(
     model = parse_model(sync)
     assert isinstance(model, ESync)
     assert model.steps is not None
-    expected = diloco(model.steps, inner, outer, model.rate, sooner)
+    rounds = (ROUNDS, ROUNDS - sooner)
+    expected = diloco([[model.steps] * count for count in rounds], inner, outer, model.rate)
     found = ran(tmp_path / "run", sync, inner, outer, sooner=sooner, in_place=in_place)
-    for mine, rounds in zip(found, (ROUNDS, ROUNDS - sooner), strict=True):
-        assert mine["steps"].tolist() == [model.steps] * rounds
-        assert torch.equal(mine["begins"], expected[: rounds + 1])
+    for mine, count in zip(found, rounds, strict=True):
+        assert mine["steps"].tolist() == [model.steps] * count
+        assert torch.equal(mine["begins"], expected[: count + 1])
+
+
+@pytest.mark.parametrize(
+    ("sync", "falls", "in_place"),
+    [
+        ("esync(rate=1.5)", 0.95, False),
+        ("esync(balance=1.5)", 0.95, False),
+        ("esync(balance=1.5)", 0.95, True),
+        ("esync(balance=1.5, aggregate=all_reduce)", 0.95, False),
+        ("esync(balance=inf)", 1.0, False),
+    ],
+)
+def test_what_a_worker_has_changed_weighs_as_balance_says(
+    sync: str, falls: float, in_place: bool, tmp_path: Path
+) -> None:
+    """By how many times as much the fastest has done, but by no more than the rate has fallen, times `balance`."""
+    model = parse_model(sync)
+    assert isinstance(model, ESync)
+    slow = ("worker 0: +5ms", "worker 1: +100ms")
+    found = ran(tmp_path / "run", sync, "sgd", slow=slow, falls=falls, in_place=in_place)
+    steps, most = ([mine[name].tolist() for mine in found] for name in ("steps", "most"))
+    weights: list[float] = []
+
+    def weight(rank: int, round_: int, before: int) -> float:
+        more = most[rank][round_] / steps[rank][round_]
+        may = model.balance / falls**before if model.balance else 1.0
+        weights.append(max(min(more, may), 1.0))
+        return weights[-1]
+
+    expected = diloco(steps, "sgd", "mean", model.rate, falls, weight)
+    for mine in found:
+        assert torch.allclose(mine["begins"], expected, rtol=1e-5, atol=1e-6)
+        assert mine["most"].max() >= mine["steps"].max() >= 1
+    assert max(most[1]) > max(steps[1])  # the slow one has been told what the fast one does
+    assert max(weights) > 1.4 or not model.balance
 
 
 @pytest.mark.parametrize("query", ["blocking", "nonblocking"])

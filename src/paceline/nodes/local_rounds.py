@@ -28,6 +28,7 @@ class LocalRounds:
         self.model = model
         self.over = False
         self.steps = 0  # local iterations that went into the round
+        self.most = 0  # that anybody has done in it, once it is over
         self._machine = LocalSteps(model)
         self._clock = clock
         self._contribute = contribute
@@ -89,7 +90,7 @@ class LocalRounds:
         if self._asked is not None and self._asked[:2] == (state.round, state.steps):
             self._round_trip = self._clock() - self._asked[2]
             self._asked = None
-        self._do(self._machine.handle(Answered(state.round, state.steps, state.ready), self._clock()))
+        self._do(self._machine.handle(Answered(state.round, state.steps, state.ready, state.most), self._clock()))
 
     def _do(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -97,8 +98,8 @@ class LocalRounds:
                 case Query(round_, steps, capability, _):
                     self._asked = round_, steps, self._clock()
                     self._tell(m.Query(round_, steps, capability))
-                case Contribute():
-                    self.over, self._stepping = True, False
+                case Contribute(most=most):
+                    self.over, self._stepping, self.most = True, False, most
                     self._contribute()
                 case _:
                     self._stepping, self._began = True, self._clock()

@@ -304,11 +304,12 @@ class Query(Message, frozen=True):
 
 
 class State(Message, frozen=True):
-    """Answers a `Query`."""
+    """Answers a `Query`. `most` is how many local iterations the fastest worker has done in the round."""
 
     round: int
     steps: int
     ready: bool
+    most: int
 
 
 class Norms(Message, frozen=True):

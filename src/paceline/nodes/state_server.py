@@ -115,7 +115,7 @@ class StateServer:
             self._refuse(channel, error)
 
     def _answer(self, channel: Channel, round_: int, answer: Answer) -> None:
-        channel.send(m.encode(m.State(round_, answer.steps, answer.ready)))
+        channel.send(m.encode(m.State(round_, answer.steps, answer.ready, answer.most)))
 
     def _refuse(self, channel: Channel, error: NodeError) -> None:
         if not channel.closed:

@@ -53,7 +53,7 @@ class BarredSimulation(Simulation):
 class BarredNode(Node):
     """A worker that pulls when the coordinator lets it."""
 
-    def _push(self) -> None:
+    def _push(self, weight: float = 1.0) -> None:
         push = self.machine.push(SIGNIFICANCE)
         self._send([(shard, push) for shard in range(self.simulation.shards)])
 

@@ -234,11 +234,12 @@ class Learning:
                 student.row = student.begin.clone()
             student.updater.step(student.row, [(0, student.gradient)], progress=0)
 
-    def pushes(self, worker: int, iteration: int) -> float:
-        """A worker sends what it has; returns how much that is beside its parameters."""
+    def pushes(self, worker: int, iteration: int, weight: float) -> float:
+        """A worker sends what it has, which local iterations have given a weight; returns how much that is beside its
+        parameters."""
         student = self._students[worker]
         student.batch = None
-        sent = student.begin - student.row if self._local else student.gradient
+        sent = (student.begin - student.row) * weight if self._local else student.gradient
         assert sent is not None
         self._pushed[worker, iteration] = Sent(sent, student.begin, len(self._slices))
         return float(sent.norm() / student.begin.norm())

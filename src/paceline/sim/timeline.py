@@ -57,7 +57,7 @@ class Learns(Protocol):
 
     def computed(self, worker: int, *, local: bool) -> None: ...
 
-    def pushes(self, worker: int, iteration: int) -> float: ...
+    def pushes(self, worker: int, iteration: int, weight: float) -> float: ...
 
 
 def simulate(
@@ -259,10 +259,10 @@ class Node:
             self.learning.computed(self.worker, local=False)
         self._push()
 
-    def _push(self) -> None:
+    def _push(self, weight: float = 1.0) -> None:
         significance = SIGNIFICANCE
         if self.learning is not None:
-            significance = self.learning.pushes(self.worker, self.machine.iteration)
+            significance = self.learning.pushes(self.worker, self.machine.iteration, weight)
         messages, commands = self.machine.computed(self.simulation.now, significance)
         self._send(messages)
         self._decided(commands, ())
@@ -295,6 +295,7 @@ class LocalNode(Node):
 
     def __init__(self, simulation: Simulation, worker: int, model: ESync, server: StateServer) -> None:
         super().__init__(simulation, worker)
+        self.model = model
         self.steps = LocalSteps(model)
         self.server = server
         self._step = 0  # which local iteration is under way, or 0; one that was given up never ends
@@ -312,11 +313,11 @@ class LocalNode(Node):
                 case Step():
                     self._step = self.record.begun + 1
                     self._compute(self.machine.iteration, partial(self._step_done, self._step))
-                case Contribute():
+                case Contribute(steps=steps, most=most):
                     if self._step:
                         self._step = 0
                         self.record.waits(self.simulation.now, done=False)
-                    self._push()
+                    self._push(self.model.weight(steps, most, fallen=1.0))  # in virtual time rates never fall
 
     def _ask(self, event: Began | Queried, round_: int = -1) -> None:
         self.simulation.network.to_server(self.worker, 0, 0.0, partial(self._asked, event, round_))
@@ -325,7 +326,7 @@ class LocalNode(Node):
         """At the State Server, which is as far away as the first server."""
         simulation = self.simulation
         for answer in self.server.handle(event, simulation.now):
-            back = Answered(round_, answer.steps, answer.ready)
+            back = Answered(round_, answer.steps, answer.ready, answer.most)
             simulation.network.to_worker(0, self.worker, 0.0, partial(self._heard, back))
 
     def _heard(self, answer: Answered) -> None:

@@ -30,11 +30,15 @@ class StepDone(Struct, frozen=True, gc=False):
 
 
 class Answered(Struct, frozen=True, gc=False):
-    """The State Server has answered the query that this worker sent in `round` after `steps` iterations."""
+    """The State Server has answered the query that this worker sent in `round` after `steps` iterations.
+
+    `most` is how many the fastest worker has done in that round, as far as it knows.
+    """
 
     round: int
     steps: int
     ready: bool
+    most: int
 
 
 class ServerLost(Struct, frozen=True, gc=False):
@@ -58,11 +62,15 @@ Because = Literal["ready", "fixed", "server lost"]
 
 
 class Contribute(Struct, frozen=True, gc=False):
-    """Give up the iteration under way, if there is one, and push the sum of the `steps` that are done."""
+    """Give up the iteration under way, if there is one, and push the sum of the `steps` that are done.
+
+    `most` is how many the fastest worker has done, as far as that is known.
+    """
 
     round: int
     steps: int
     reason: Because
+    most: int
 
 
 Action = Query | Step | Contribute
@@ -114,7 +122,7 @@ class LocalSteps:
             return []  # of an earlier round, or a second copy
         self._round_trip = now - sent
         if answer.ready and self._steps > 0:
-            return [self._contribute("ready")]
+            return [self._contribute("ready", answer.most)]
         return [self._begin(now)] if self._begun is None and self._steps < self.model.max_steps else []
 
     def _next(self, now: float) -> list[Action]:
@@ -132,6 +140,6 @@ class LocalSteps:
         self._begun = now
         return Step()
 
-    def _contribute(self, reason: Because) -> Contribute:
+    def _contribute(self, reason: Because, most: int = 0) -> Contribute:
         self._over, self._begun = True, None
-        return Contribute(self._round, self._steps, reason)
+        return Contribute(self._round, self._steps, reason, max(most, self._steps))

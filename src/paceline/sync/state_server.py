@@ -63,13 +63,17 @@ Why = Literal[
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """Whether the worker ends its round now, and why; `slowest` is the worker it was measured by."""
+    """Whether the worker ends its round now, and why; `slowest` is the worker it was measured by.
+
+    `most` is the highest number of local iterations in its round that is known of any worker.
+    """
 
     worker: int
     steps: int
     ready: bool
     why: Why
     slowest: int | None
+    most: int
 
 
 class Record:
@@ -99,6 +103,8 @@ class StateServer:
         self._unknown = list(range(workers))  # a heap of those whose capability is not known
         self._known: list[tuple[float, float, int]] = []  # a heap of the others, the slowest first
         self._shortest = inf  # iteration that anybody has had
+        self._newest = 0  # round that anybody has asked in
+        self._most = 0  # local iterations in that
 
     def handle(self, event: Queried | Began | Joined | Left, now: float) -> list[Answer]:
         match event:
@@ -127,13 +133,14 @@ class StateServer:
         current.capability, current.finished = query.capability, query.finished
         self._shortest = min(self._shortest, query.capability)
         self._file(query.worker, current)
+        most = self._count(current.round, query.steps)
         worker, slowest = self._slowest()
 
         def answer(ready: bool, why: Why) -> Answer:
             if ready and not current.ready:
                 current.ready = True
                 self._file(query.worker, current)
-            return Answer(query.worker, query.steps, ready, why, worker)
+            return Answer(query.worker, query.steps, ready, why, worker, most)
 
         if query.steps == 0:
             return answer(False, "first")
@@ -149,6 +156,14 @@ class StateServer:
         if current.capability + self.model.epsilon > rest:
             return answer(True, "no-time")
         return answer(False, "time")
+
+    def _count(self, round_: int, steps: int) -> int:
+        """Somebody has done so many iterations in a round. Of an earlier round than the newest no more is known."""
+        if round_ > self._newest:
+            self._newest, self._most = round_, 0
+        if round_ == self._newest:
+            steps = self._most = max(self._most, steps)
+        return steps
 
     def _slowest(self) -> tuple[int, Record]:
         """Of those that are known, or the first of the others while it may be slower still."""

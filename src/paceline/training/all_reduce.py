@@ -43,7 +43,8 @@ class AllReduceLink(LocalLink):
 
     @torch.no_grad()
     def _end_round(self) -> None:
-        changes = [change.view(-1) for change in torch._foreach_sub(self._begins, self._parameters)]
+        weight = self._weight()
+        changes = [change.mul_(weight).view(-1) for change in torch._foreach_sub(self._begins, self._parameters)]
         flat, workers = self._add([*changes, torch.ones_like(changes[0][:1])])
         if not torch.isfinite(flat).all():
             raise NotFinite(f"what round {self.worker.iteration} has changed has NaN or Inf in it")

@@ -4,6 +4,7 @@ servers as if it were a gradient. There the outer optimizer takes the mean of al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -32,6 +33,7 @@ class LocalLink(Link):
         self._outer = outer
         self._begins: list[Tensor] = []  # on a GPU
         self._begun: Tensor | None = None  # flat
+        self._highest = [0.0 for _ in optimizer.param_groups]  # learning rates so far
         super().__init__(session, optimizer, iteration)
         self._begin_round()
         self._since = monotonic()
@@ -57,6 +59,9 @@ class LocalLink(Link):
                 loss = self._optimizer.step(closure)  # type: ignore[no-untyped-call]
             else:
                 self._optimizer.step()
+            self._highest = [
+                max(so_far, rate) for so_far, rate in zip(self._highest, _rates(self._optimizer), strict=True)
+            ]
             begun = monotonic()
 
         blocked = None
@@ -121,14 +126,27 @@ class LocalLink(Link):
 
         On a GPU it takes the place of what the parameters were, which comes anew with the next round.
         """
+        weight = self._weight()
         if self._begun is None:
             torch._foreach_sub_(self._begins, self._parameters)
+            if weight != 1.0:
+                torch._foreach_mul_(self._begins, weight)
             self._copies.out(self._gradients, self._begins)
             self._copies.finish()
             return
         self._copies.out([value for _, value in self._copied], [p for p, _ in self._copied])
         self._copies.finish()
         torch.sub(self._begun, self.worker.parameters, out=self.worker.gradients)
+        if weight != 1.0:
+            self.worker.gradients.mul_(weight)
+
+    def _weight(self) -> float:
+        """What this worker's part of the round is to be multiplied by."""
+        rounds = self.worker.rounds
+        fallen = min(
+            so_far / rate if rate else inf for so_far, rate in zip(self._highest, _rates(self._optimizer), strict=True)
+        )
+        return self._model.weight(rounds.steps, rounds.most, fallen)
 
 
 def check_outer(outer: TORCHS_OWN, optimizer: TORCHS_OWN, model: ESync) -> None:
@@ -141,6 +159,10 @@ def check_outer(outer: TORCHS_OWN, optimizer: TORCHS_OWN, model: ESync) -> None:
         raise OptimizerError(
             "the outer optimizer has other parameters than the one it is to go with; give both model.parameters()"
         )
+
+
+def _rates(optimizer: TORCHS_OWN) -> list[float]:
+    return [float(group.get("lr", 1.0)) for group in optimizer.param_groups]
 
 
 def _trained(optimizer: TORCHS_OWN) -> set[int]:

@@ -267,7 +267,7 @@ class Storm:
         elif known == life.incarnation:
             event, round_ = (message, -1) if isinstance(message, Began) else message
             answers = self._state.handle(event, clock)
-            answer = Answered(round_, answers[0].steps, answers[0].ready) if answers else None
+            answer = Answered(round_, answers[0].steps, answers[0].ready, answers[0].most) if answers else None
             life.links[-1].reply((message, answer))
 
     def _left_state(self, life: Life) -> None:

@@ -90,13 +90,13 @@ class Rounds:
             case ServerLost():
                 self._lost = True
                 return self._between(now) if not self._over and self._begun is None else []
-            case Answered(round_, steps, ready):
+            case Answered(round_, steps, ready, most):
                 sent = self._asked.pop((round_, steps), None)
                 if sent is None or round_ != self._round or self._over:
                     return []
                 self._trip = now - sent
                 if ready and self._steps:
-                    return [self._contribute("ready")]
+                    return [self._contribute("ready", most)]
                 more = self._begun is None and self._steps < self._model.max_steps
                 return [self._begin(now)] if more else []
         raise AssertionError(event)
@@ -115,9 +115,9 @@ class Rounds:
         self._begun = now
         return Step()
 
-    def _contribute(self, reason: Because) -> Contribute:
+    def _contribute(self, reason: Because, most: int = 0) -> Contribute:
         self._over, self._begun = True, None
-        return Contribute(self._round, self._steps, reason)
+        return Contribute(self._round, self._steps, reason, sorted([most, self._steps])[-1])
 
 
 class Known:
@@ -140,6 +140,7 @@ class Asking:
         for known in self._table.values():
             known.begun.append(0)
         self._iterations: list[float] = []  # of everyone, as long as they took
+        self._asked: list[tuple[int, int]] = []  # round and steps of every query
 
     def handle(self, event: Any, now: float) -> list[Answer]:
         match event:
@@ -163,7 +164,10 @@ class Asking:
         who = self._slowest()
         ready, why = self._judge(query.steps, current, self._table[who], now)
         current.ready |= ready
-        return Answer(query.worker, query.steps, ready, why, who)
+        self._asked.append((current.round, query.steps))
+        newest = max(round_ for round_, _ in self._asked)
+        done = [steps for round_, steps in self._asked if round_ == newest == current.round]
+        return Answer(query.worker, query.steps, ready, why, who, max([query.steps, *done]))
 
     def _slowest(self) -> int:
         """By the longest iteration, in epsilons; of equals, by who is done last."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Rate = Annotated[float, Allowed("a number above 0", lambda v: type(v) in (int, float) and 0 < v < inf)]
 Steps = Annotated[float, Allowed("a whole number from 1, or inf", lambda v: v == inf or (type(v) is int and v >= 1))]
+Times = Annotated[float, Allowed("a number from 0, or inf", lambda v: type(v) in (int, float) and v >= 0)]
 FixedSteps = Annotated[
     int | None, Allowed("a whole number from 1, or none", lambda v: v is None or (type(v) is int and v >= 1))
 ]
@@ -37,6 +38,7 @@ class ESync(Model, frozen=True):
     max_steps: Steps = inf
     steps: FixedSteps = None
     aggregate: Literal["servers", "all_reduce"] = "servers"
+    balance: Times = 0.0
 
     def check(self) -> str | None:
         if self.steps is not None and self.max_steps != inf:
@@ -52,6 +54,15 @@ class ESync(Model, frozen=True):
     def one_step(self) -> bool:
         """Has every round one local step, whatever the State Server would say?"""
         return self.steps == 1 or self.max_steps == 1
+
+    def weight(self, steps: int, most: int, fallen: float) -> float:
+        """By how much to multiply what `steps` iterations have changed, where the fastest worker has done `most`.
+
+        At most so much that an iteration of every worker's weighs alike in the end. An iteration is a step on one batch
+        all the same, and more than `balance` times the highest learning rate so far it never gets: `fallen` is how many
+        times as high as now that was.
+        """
+        return min(max(most / steps, 1.0), max(self.balance * fallen if self.balance else 0.0, 1.0))
 
     def may_pull(self, view: View, pull: Pulled) -> bool:
         return pull.iteration < view.clock
