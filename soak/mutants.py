@@ -304,6 +304,18 @@ MUTANTS = [
         "record.round, record.finished = round_, now",
     ),
     Mutant("an answer of an earlier round counts", "local_steps.py", " if answer.round == self._round else None", ""),
+    Mutant(
+        "the fastest of an earlier round counts",
+        "state_server.py",
+        "self._newest, self._most = round_, 0",
+        "self._newest = round_",
+    ),
+    Mutant(
+        "nobody hears of the fastest",
+        "local_steps.py",
+        'self._contribute("ready", answer.most)',
+        'self._contribute("ready")',
+    ),
     # The planner.
     Mutant(
         "zipline starts before everyone has an end",
