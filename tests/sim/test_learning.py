@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 
 import pytest
 import torch
@@ -146,28 +147,31 @@ def test_late_gradients_are_corrected_as_dc_asgd_does_it(
     assert not torch.allclose(values("asp", machines, task()), expected, atol=1e-4)
 
 
-def test_local_iterations_add_up_to_what_is_sent() -> None:
-    """ESync by hand, for one round: each worker's own steps, and the mean of what they changed."""
+@pytest.mark.parametrize("model", ["esync", "esync(balance=2)", "esync(balance=inf)"])
+def test_local_iterations_add_up_to_what_is_sent(model: str) -> None:
+    """ESync by hand, for one round: each worker's own steps, and the mean of what they changed, by its weight."""
+    bound = {"esync": 1.0, "esync(balance=2)": 2.0}.get(model, inf)
     machines = Cluster((Group(seconds=1.0), Group(seconds=4.0)), seed=5)
     steps: list[int] = []
-    simulation = Simulation(parse("esync"), machines)
+    simulation = Simulation(parse(model), machines)
     timeline = simulation.run(8.0)
     steps = [
         sum(span.kind == "computing" and span.iteration == 0 and not span.wasted for span in lane.spans)
         for lane in timeline.lanes
     ]
     assert timeline.rounds >= 1
-    assert steps[0] > steps[1] == 1
+    assert steps[0] > 2 > steps[1] == 1
+    ends = next(span.end for span in timeline.lanes[1].spans if span.kind == "computing")
+    most = sum(span.kind == "computing" and span.end < ends for span in timeline.lanes[0].spans)  # as far as is known
     row = Row(net())
     changed = torch.zeros_like(row.start)
     for rank, count in enumerate(steps):
         mine = row.start.clone()
         for nth in range(count):
             mine -= 0.1 * OneByOne(row)([mine], [batch(rank, nth, 2)])[0]
-        changed += mine - row.start
-    learning = Learning(parse("esync"), machines, task(lr=0.1))
-    running = Simulation(parse("esync"), machines, learning=learning)
-    ends = next(span.end for span in timeline.lanes[1].spans if span.kind == "computing")
+        changed += (mine - row.start) * min(max(most / count, 1.0), bound)
+    learning = Learning(parse(model), machines, task(lr=0.1))
+    running = Simulation(parse(model), machines, learning=learning)
     running.run(ends + 0.001)
     torch.testing.assert_close(torch.cat(learning._values), row.start + changed / 2)
 
