@@ -564,6 +564,13 @@ NODE_MUTANTS = [
         "tests/training/test_esync.py",
     ),
     NodeMutant(
+        "balance forgets which rate a run that is resumed began with",
+        "training/local.py",
+        'float(group.get("initial_lr", 0.0))',
+        "0.0",
+        "tests/training/test_esync.py",
+    ),
+    NodeMutant(
         "balance knows no bound",
         "sync/models/esync.py",
         "max(self.balance * fallen if self.balance else 0.0, 1.0)",

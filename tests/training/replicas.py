@@ -22,6 +22,7 @@ from paceline.training.local import LocalLink
 
 INNER: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "sgd": lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+    "resumed": lambda model: torch.optim.SGD([{"params": model.parameters(), "initial_lr": 0.4}], lr=0.1),
     "momentum": lambda model: torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
     "adam": lambda model: torch.optim.Adam(model.parameters(), lr=0.01),
     "lbfgs": lambda model: torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3),

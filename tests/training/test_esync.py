@@ -139,33 +139,36 @@ def test_with_fixed_steps_it_is_diloco_to_the_bit(
 
 
 @pytest.mark.parametrize(
-    ("sync", "falls", "in_place"),
+    ("sync", "inner", "falls", "in_place"),
     [
-        ("esync(rate=1.5)", 0.95, False),
-        ("esync(balance=1.5)", 0.95, False),
-        ("esync(balance=1.5)", 0.95, True),
-        ("esync(balance=1.5, aggregate=all_reduce)", 0.95, False),
-        ("esync(balance=inf)", 1.0, False),
+        ("esync(rate=1.5)", "sgd", 0.95, False),
+        ("esync(balance=1.5)", "sgd", 0.95, False),
+        ("esync(balance=1.5)", "resumed", 1.0, True),
+        ("esync(balance=1.5, aggregate=all_reduce)", "sgd", 0.95, False),
+        ("esync(balance=inf)", "sgd", 1.0, False),
     ],
 )
 def test_what_a_worker_has_changed_weighs_as_balance_says(
-    sync: str, falls: float, in_place: bool, tmp_path: Path
+    sync: str, inner: str, falls: float, in_place: bool, tmp_path: Path
 ) -> None:
-    """By how many times as much the fastest has done, but by no more than the rate has fallen, times `balance`."""
+    """By how many times as much the fastest has done, but by no more than the rate has fallen, times `balance`.
+
+    One that was resumed began with four times the rate.
+    """
     model = parse_model(sync)
     assert isinstance(model, ESync)
     slow = ("worker 0: +5ms", "worker 1: +100ms")
-    found = ran(tmp_path / "run", sync, "sgd", slow=slow, falls=falls, in_place=in_place)
+    found = ran(tmp_path / "run", sync, inner, slow=slow, falls=falls, in_place=in_place)
     steps, most = ([mine[name].tolist() for mine in found] for name in ("steps", "most"))
     weights: list[float] = []
 
     def weight(rank: int, round_: int, before: int) -> float:
         more = most[rank][round_] / steps[rank][round_]
-        may = model.balance / falls**before if model.balance else 1.0
+        may = model.balance * (4 if inner == "resumed" else 1) / falls**before if model.balance else 1.0
         weights.append(max(min(more, may), 1.0))
         return weights[-1]
 
-    expected = diloco(steps, "sgd", "mean", model.rate, falls, weight)
+    expected = diloco(steps, inner, "mean", model.rate, falls, weight)
     for mine in found:
         assert torch.allclose(mine["begins"], expected, rtol=1e-5, atol=1e-6)
         assert mine["most"].max() >= mine["steps"].max() >= 1

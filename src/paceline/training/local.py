@@ -33,7 +33,8 @@ class LocalLink(Link):
         self._outer = outer
         self._begins: list[Tensor] = []  # on a GPU
         self._begun: Tensor | None = None  # flat
-        self._highest = [0.0 for _ in optimizer.param_groups]  # learning rates so far
+        # The learning rates that there have been: torch's schedules say which they began with, also before this run.
+        self._highest = [float(group.get("initial_lr", 0.0)) for group in optimizer.param_groups]
         super().__init__(session, optimizer, iteration)
         self._begin_round()
         self._since = monotonic()
