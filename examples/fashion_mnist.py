@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--clip", type=float, default=float("inf"), help="the longest that a gradient may be")
-    parser.add_argument("--anneal", type=float, default=math.inf, help="seconds in which the learning rate falls to 0")
+    parser.add_argument(
+        "--anneal", type=seconds, default=math.inf, help="seconds in which the learning rate falls to 0"
+    )
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, or cuda")
     parser.add_argument("--alpha", type=float, help="parts of the data that are uneven by class, from Dirichlet(alpha)")
     parser.add_argument("--measure", type=int, default=1000, help="so many of the test set, now and then")
@@ -66,6 +68,13 @@ def main() -> None:
                 print(f"epoch {epoch + 1}, step {step}: loss {loss.item():.4f}", flush=True)
 
     print(f"test accuracy {accuracy(model, images, kinds):.4f}")
+
+
+def seconds(text: str) -> float:
+    """A time that can pass: not 0, not less."""
+    if not (value := float(text)) > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a time; give seconds above 0")
+    return value
 
 
 def annealed(share: float) -> float:

@@ -18,10 +18,14 @@ TINY = ["--epochs", "1", "--limit", "64", "--batch-size", "16"]
 
 def run(script: str, *options: str) -> list[str]:
     """The lines that an example prints."""
-    command = [sys.executable, f"examples/{script}.py", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = ran(script, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def ran(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, f"examples/{script}.py", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_plain_loop_fits_its_line_under_a_model_of_ones_choice() -> None:
@@ -65,3 +69,21 @@ def test_the_others_run_to_their_last_line(script: str, net: str, data: ModuleTy
     what, value = lines[-1].rsplit(" ", 1)
     assert what == ("test perplexity" if script == "language" else "test accuracy")
     assert 0 <= float(value) < 200
+
+
+def test_with_a_learning_rate_that_has_fallen_to_0_nothing_is_learnt() -> None:
+    here(fashion_mnist)
+    tiny = ["--net", "lenet", "--limit", "64", "--batch-size", "64", "--epochs", "3", "--lr", "0.1"]
+    learning, fallen = (
+        [float(line.split()[-1]) for line in run("fashion_mnist", *tiny, "--anneal", anneal) if " loss " in line]
+        for anneal in ("inf", "1e-9")
+    )
+    assert learning[2] < learning[1] < learning[0]
+    assert fallen == [learning[0]] * 3
+
+
+@pytest.mark.parametrize("never", ["0", "-1", "nan", "soon"])
+def test_a_learning_rate_cannot_fall_in_no_time(never: str) -> None:
+    done = ran("fashion_mnist", "--anneal", never)
+    assert done.returncode == 2
+    assert never in done.stderr.splitlines()[-1]

@@ -58,6 +58,13 @@ def test_the_table_fits_a_hundred_columns_and_names_stay_readable() -> None:
     assert any(line.startswith("elastic_bsp ") for line in lines)
 
 
+def test_a_long_name_is_not_a_title_too() -> None:
+    name = "esync(rate=1.5, balance=1)"
+    shown = report([outcome(name, 1), outcome("asp", 1)])
+    assert heads(shown)[2] == "vs the first"
+    assert any(line.startswith(f"{name} ") for line in printed(shown).splitlines())
+
+
 @pytest.mark.parametrize(("waits", "for_others"), [(0.0012, "1.2 ms for others, and "), (None, "")])
 def test_blocking_is_told_of_those_that_have_rounds(waits: float | None, for_others: str) -> None:
     rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042, waits)

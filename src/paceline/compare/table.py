@@ -8,15 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.compare.outcome import Blocking, Spread, Standing
+from paceline.compare.plan import Comparison
 from paceline.compare.whole import Report
 
 NONE = "-"
+WIDEST = 12
+"""The longest name of a model that a column of figures has for its title."""
 
 
 def heads(report: Report) -> list[str]:
     """The titles of the columns."""
     comparison = report.comparison
-    target = [] if comparison.target is None else [f"seconds to {comparison.target:.4g}", f"vs {comparison.baseline}"]
+    target = [] if comparison.target is None else [f"seconds to {comparison.target:.4g}", f"vs {_brief(comparison)}"]
     grid = [] if comparison.grid is None else [comparison.grid.option]
     return [
         *("model", *grid, *target),
@@ -49,6 +52,11 @@ def legend(report: Report) -> list[str]:
     lines += [f"{one.sync}: {_blocking(one.blocking)}" for one in report.models if one.blocking is not None]
     lines += [f"{one.sync}: {one.failed} of {one.runs} runs failed" for one in report.models if one.failed]
     return lines
+
+
+def _brief(comparison: Comparison) -> str:
+    """The model that others are compared with; by its place if it would take the width that the first column needs."""
+    return comparison.baseline if len(comparison.baseline) <= WIDEST else "the first"
 
 
 def _blocking(blocking: Blocking) -> str:
