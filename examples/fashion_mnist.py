@@ -18,6 +18,7 @@ from paceline import nets
 from paceline.data import fashion_mnist
 
 NETS = {"cnn": nets.cnn, "lenet": nets.lenet, "mlp": nets.mlp, "alexnet": lambda: nets.alexnet(channels=1)}
+CURVES = {"cosine": lambda share: (1 + math.cos(math.pi * share)) / 2, "exponential": lambda share: 0.001**share}
 
 
 def main() -> None:
@@ -50,7 +51,8 @@ def main() -> None:
         warm_up(model, *few, options.batch_size)
     opt = paceline.Optimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum))
     begun = measure_at = monotonic()
-    schedule = LambdaLR(opt, lambda _: annealed((monotonic() - begun) / options.anneal))
+    curve = CURVES[options.curve]
+    schedule = LambdaLR(opt, lambda _: curve(min((monotonic() - begun) / options.anneal, 1.0)))
 
     for epoch in range(options.epochs):
         part = paceline.shard(loader, alpha=options.alpha, seed=options.seed)
@@ -75,11 +77,6 @@ def seconds(text: str) -> float:
     if not (value := float(text)) > 0:
         raise argparse.ArgumentTypeError(f"{text} is not a time; give seconds above 0")
     return value
-
-
-def annealed(share: float) -> float:
-    """What is left of the learning rate after this share of its time: half a wave of the cosine, from 1 to 0."""
-    return (1 + math.cos(math.pi * min(share, 1.0))) / 2
 
 
 def warm_up(model: nn.Module, images: Tensor, kinds: Tensor, batch_size: int) -> None:
