@@ -29,9 +29,8 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--clip", type=float, default=float("inf"), help="the longest that a gradient may be")
-    parser.add_argument(
-        "--anneal", type=seconds, default=math.inf, help="seconds in which the learning rate falls to 0"
-    )
+    parser.add_argument("--anneal", type=seconds, default=math.inf, help="seconds in which the learning rate falls")
+    parser.add_argument("--curve", choices=CURVES, default="cosine", help="how it falls: to 0, or to a thousandth")
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, or cuda")
     parser.add_argument("--alpha", type=float, help="parts of the data that are uneven by class, from Dirichlet(alpha)")
     parser.add_argument("--measure", type=int, default=1000, help="so many of the test set, now and then")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from base64 import b64decode
 from html.parser import HTMLParser
 from io import BytesIO
@@ -80,6 +81,13 @@ def test_without_a_target_there_is_no_time_to_it() -> None:
     assert heads(shown)[:2] == ["model", "accuracy"]
     assert len(cells(shown)[0]) == len(heads(shown))
     assert png(draw(shown)).startswith(b"\x89PNG")
+
+
+def test_a_comparison_in_which_all_failed_is_drawn_without_a_warning() -> None:
+    shown = report([outcome("asp", 1, error="it broke")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert png(draw(shown)).startswith(b"\x89PNG")
 
 
 def test_names_in_the_picture_do_not_lie_over_each_other() -> None:

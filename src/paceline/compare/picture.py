@@ -76,7 +76,7 @@ def _curves(axes: Axes, report: Report, looks: dict[str, tuple[str, str]]) -> No
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3, linewidth=0.6)
-    if axes.lines:
+    if any(axes.get_legend_handles_labels()):
         axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
