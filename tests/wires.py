@@ -93,6 +93,7 @@ class Wires:
         self.loop = Loop(clock=clock)
         self.network = network(wire, limits, token)
         self.accepted: list[Channel] = []
+        self.segments: list[Segment] = []
         self.listener = self.network.listen(b"listener", "config")
         self.loop.listen(self.listener, lambda channel, hello: self.accepted.append(channel))
 
@@ -107,6 +108,7 @@ class Wires:
 
     def share(self, end: End, size: int) -> Segment:
         segment = Segment(size, "test")
+        self.segments.append(segment)
         end.channel.share(segment)
         return segment
 
@@ -157,6 +159,8 @@ def wires(
     made = Wires(wire, limits, clock, token)
     with made.loop:
         yield made
+    for segment in made.segments:
+        segment.close()
     del made
     if not checked:
         return
