@@ -17,11 +17,9 @@ ONE = Optimizer("sgd", {"lr": 1.0})
 def check(wire: str, sync: str, update: Any, size: int) -> None:
     immediate = update == "immediate" or (update is None and sync.split("(")[0] not in ("bsp", "drop", "psp", "esync"))
     arguments = {"size": size, "steps": 12, "step": 0.25 if immediate else 1.0}
-    for result in run(
-        wire, Job(workers=4, servers=2, sync=sync, update=update, optimizer=ONE), programs.counted, arguments
-    ):
-        assert result["wrong"] == []
-        assert result["compared"] > 0
+    results = run(wire, Job(workers=4, servers=2, sync=sync, update=update, optimizer=ONE), programs.counted, arguments)
+    assert [result["wrong"] for result in results] == [[]] * 4
+    assert any(result["compared"] for result in results)  # a late worker's first version may be one of after the last
 
 
 @pytest.mark.parametrize("update", [None, "round", "immediate"])
