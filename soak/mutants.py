@@ -154,8 +154,14 @@ MUTANTS = [
     Mutant(
         "a change of update rule cuts a round in two",
         "shard.py",
+        "fresh = max(self._progress.fastest, self._progress.clock, self._summed)",
+        "fresh = max(self._progress.clock, self._summed)",
+    ),
+    Mutant(
+        "a change of update rule cuts a round in two that somebody who has left is part of",
+        "shard.py",
+        "fresh = max(self._progress.fastest, self._progress.clock, self._summed)",
         "fresh = max(self._progress.fastest, self._progress.clock)",
-        "fresh = self._progress.clock",
     ),
     Mutant(
         "a repeated push is applied again",

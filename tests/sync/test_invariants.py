@@ -83,6 +83,7 @@ CASES: list[tuple[str, str, list[Event], Tamper]] = [
     ("pssp_never_holds_below_s", "pssp(s=2, c=1)", AHEAD, lambda _: [hold(0, 1)]),
     ("elastic_stops_are_within_r", "elastic_bsp(R=3)", ROUND, change(Grant, stop=Stop(1, 9))),
     ("elastic_stops_are_within_r", "elastic_bsp(R=3)", ROUND, change(Grant, stop=Stop(1, 0))),
+    ("no_iteration_is_half_summed", "bsp", [Pushed(0, 0), Pushed(1, 0)], change(Apply, round=None)),
     ("psp_rounds_never_mix", "psp(c=2)", [*ROUND, Pushed(0, 1)], change(Apply, round=7)),
     ("esync_takes_one_contribution_each", "esync", [Pushed(0, 0)], lambda c: [*c, advance(gradients=1)]),
     ("every_message_is_answered", "bsp", [Pushed(0, 0)], without(Apply)),

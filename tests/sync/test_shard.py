@@ -159,6 +159,14 @@ def test_another_update_rule_starts_with_the_first_iteration_that_nobody_has_pus
     assert other.round is None
 
 
+def test_another_update_rule_leaves_alone_what_was_summed_of_those_who_have_left() -> None:
+    shard = Shard("bsp", 3)
+    run(shard, Pushed(0, 0), Pushed(0, 1), Left(0), SetModel("asp"))
+    said = [command for i in range(3) for worker in (1, 2) for command in run(shard, Pushed(worker, i))]
+    assert [command.round for command in said if isinstance(command, Apply)] == [0, 0, 1, 1, None, None]
+    assert [command.gradients for command in said if isinstance(command, Advance)] == [3, 3, 0]
+
+
 # The same message twice, and messages of the dead.
 
 

@@ -42,6 +42,7 @@ class Watch:
         self.owed = False  # does the event's message still need its answer?
         self.answered: dict[int, int] = {}  # the last sequence that was answered, in this life of the worker
         self.rounds: dict[int, list[tuple[int, int]]] = {}  # which lives' gradients each open round has summed
+        self.summed: set[int] = set()  # the iterations, not before the clock, of which a round has summed gradients
         self.barrier = 0  # the version at the last advance
         self.supersteps: dict[int, tuple[int, int]] = {}  # each worker's superstep, and its first iteration in it
         self.since = 0  # the first iteration that is wholly under the present model
@@ -89,7 +90,7 @@ class Watch:
             case Left(worker, incarnation) if incarnation is None or incarnation >= self.lives.get(worker, 0):
                 self._forget(worker)
             case SetModel():
-                self.since = max(self.shard.view.fastest, self.clock)
+                self.since = max(self.since, self.shard.view.fastest, self.clock)  # the fastest may have left
                 self.supersteps.clear()
 
     def _forget(self, worker: int) -> None:
@@ -111,6 +112,7 @@ class Watch:
                     self.version += 1
                 else:
                     self.rounds.setdefault(round_, []).append((worker, self.lives[worker]))
+                    self.summed.add(command.iteration)
             case Hold() if not self.is_waiting(command):
                 self.waiting.setdefault(command.worker, set()).add(command.iteration)
                 self.held += 1
@@ -128,6 +130,7 @@ class Watch:
                 self.clock, self.version, self.barrier = to, command.version, command.version
                 for round_ in closing(self.rounds, to):
                     del self.rounds[round_]
+                self.summed = {iteration for iteration in self.summed if iteration >= to}
 
 
 def sequence(push: Pushed) -> int:
@@ -227,6 +230,12 @@ def elastic_barriers_show_one_version(watch: Watch, event: Event, command: Comma
     return None
 
 
+def no_iteration_is_half_summed(watch: Watch, event: Event, command: Command) -> str | None:
+    if isinstance(command, Apply) and command.round is None and command.iteration in watch.summed:
+        return f"a gradient of {command.iteration} is applied at once, but others of that iteration were summed"
+    return None
+
+
 def psp_rounds_never_mix(watch: Watch, event: Event, command: Command) -> str | None:
     """A gradient goes into the open round, which is not newer than itself."""
     if isinstance(command, Apply) and command.round is not None and isinstance(watch.shard.model, PSP):
@@ -271,6 +280,7 @@ OF_COMMANDS = (
     pssp_never_holds_below_s,
     elastic_stops_are_within_r,
     elastic_barriers_show_one_version,
+    no_iteration_is_half_summed,
     psp_rounds_never_mix,
     esync_takes_one_contribution_each,
 )

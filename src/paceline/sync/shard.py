@@ -70,6 +70,7 @@ class Shard:
         self.view = View(self._progress, seed, index)
         self._filed: dict[int, dict[Held, Member]] = {}  # what is freed by the closing of each round
         self._sums: dict[int, int] = {}  # how many gradients each open round has summed
+        self._summed = 0  # the first iteration of which, as of all later ones, no gradient was summed
         self._starts: dict[int, int] = {}  # the first iteration of each worker that joined later
         self._late: dict[int, set[int]] = {}  # sequences of each worker's late pushes, to answer a repeat the same
         self._gone: dict[int, int] = {}  # the last incarnation of each worker that left
@@ -141,6 +142,8 @@ class Shard:
         if summed:
             into = self.model.round(self.view, push)
             self._sums[into] = self._sums.get(into, 0) + 1
+            if i >= self._summed:
+                self._summed = i + 1
         else:
             self.version += 1
         return self._settle([Apply(worker, i, staleness, self._fresh, into)], "complete", worker)
@@ -325,7 +328,7 @@ class Shard:
         """Put a model in force.
 
         Where it brings another update rule, that starts with the first iteration that nobody has pushed yet, so that no
-        round is half summed and half applied at once.
+        round is half summed and half applied at once. Those who have left count if theirs was summed.
         """
         kind = type(model)
         self.model = model
@@ -339,7 +342,7 @@ class Shard:
         if not self._rules:
             self._rules = [(0, rule)]
         elif self._rules[-1][1] != rule:
-            fresh = max(self._progress.fastest, self._progress.clock)
+            fresh = max(self._progress.fastest, self._progress.clock, self._summed)
             self._rules = [known for known in self._rules if known[0] < fresh] + [(fresh, rule)]
 
 

@@ -58,6 +58,7 @@ class Reference:
         self._comings = 0
         self._gone: dict[int, int] = {}
         self._sums: dict[int, int] = {}
+        self._iterations_summed = {-1}
         self._timer = 0
         self._alarm: float | None = None
         for worker in range(workers):
@@ -126,6 +127,7 @@ class Reference:
             self.version += 1
         else:
             self._sums[round_] = self._sums.get(round_, 0) + 1
+            self._iterations_summed.add(i)
         return self._settle([("apply", push.worker, i, staleness, round_)], "complete")
 
     def _pulled(self, pull: Pulled) -> list[Line]:
@@ -195,7 +197,7 @@ class Reference:
         if not self._sums_from:
             self._sums_from = [(0, self.rule.sums)]
         elif self._sums_from[-1][1] != self.rule.sums:
-            fresh = max(self.fastest, self.clock)
+            fresh = max(self.fastest, self.clock, max(self._iterations_summed) + 1)
             self._sums_from = [known for known in self._sums_from if known[0] < fresh] + [(fresh, self.rule.sums)]
 
     def _is_summed(self, i: int) -> bool:
