@@ -264,6 +264,16 @@ def test_blocking_workers_wait_less_than_one_iteration_of_their_own_from_the_sec
             assert last - round_.ended < paces[worker] + epsilon
 
 
+def test_by_default_that_holds_for_iterations_of_milliseconds_too() -> None:
+    """A slack of a millisecond would cost every fast worker an iteration that fits."""
+    paces = [0.0031] * 4 + [0.45] * 2
+    cluster = Cluster(ESync(), paces, [0.0] * len(paces))
+    cluster.run(rounds=3)
+    for finished in cluster.rounds[1:]:
+        last = max(round_.ended for round_ in finished.values())
+        assert all(last - finished[worker].ended < paces[worker] for worker in range(4))
+
+
 @given(paces, epsilons)
 @settings(max_examples=300, deadline=None)
 def test_blocking_workers_do_as_many_iterations_as_fit_before_the_slowest_has_done_one(

@@ -32,7 +32,7 @@ class ESync(Model, frozen=True):
     update: ClassVar[UpdateRule] = "round"
     everywhere: ClassVar[bool] = True
 
-    epsilon: Seconds = 0.001
+    epsilon: Seconds = 0.000001
     rate: Rate = 1.0
     query: Literal["blocking", "nonblocking"] = "blocking"
     max_steps: Steps = inf
