@@ -97,9 +97,11 @@ class Alone:
         address = self.coordinator.start()
         self.state_server = StateServer(self.job, self.network)
         self.errors: list[BaseException] = []
-        self.threads = [Thread(target=self._run, args=(call,), daemon=True) for call in (self.coordinator.run,)]
-        self.threads.append(Thread(target=self._run, args=(lambda: self.state_server.run(address),), daemon=True))
-        for thread in self.threads:
+        self.nodes: list[tuple[Coordinator | StateServer, Thread]] = [
+            (self.coordinator, Thread(target=self._run, args=(self.coordinator.run,), daemon=True)),
+            (self.state_server, Thread(target=self._run, args=(lambda: self.state_server.run(address),), daemon=True)),
+        ]
+        for _, thread in self.nodes:
             thread.start()
 
     def _run(self, call: Any) -> None:
@@ -110,11 +112,10 @@ class Alone:
 
     def close(self) -> None:
         self.coordinator.stop(WrongRequest("it is over"))
-        for thread in self.threads:
+        for node, thread in reversed(self.nodes):  # the coordinator waits until the others have hung up
             thread.join(SOON)
             assert not thread.is_alive()
-        self.coordinator.close()
-        self.state_server.close()
+            node.close()
 
 
 class Asker:

@@ -30,9 +30,11 @@ class RawWorker:
         self.coordinator = Coordinator(self.job, self.network)
         address = self.coordinator.start()
         self.server = Server(self.job, 0, self.network)
-        self.threads = [Thread(target=self._quietly, args=(self.coordinator.run,), daemon=True)]
-        self.threads += [Thread(target=self._quietly, args=(lambda: self.server.run(address),), daemon=True)]
-        for thread in self.threads:
+        self.nodes: list[tuple[Coordinator | Server, Thread]] = [
+            (self.coordinator, Thread(target=self._quietly, args=(self.coordinator.run,), daemon=True)),
+            (self.server, Thread(target=self._quietly, args=(lambda: self.server.run(address),), daemon=True)),
+        ]
+        for _, thread in self.nodes:
             thread.start()
         self.loop = Loop()
         self.values = memoryview(bytearray(SIZE * 4))
@@ -75,11 +77,10 @@ class RawWorker:
             control.send(m.Finished())
             control.verdict(SOON)
             control.close()
-        for thread in self.threads:
+        for node, thread in reversed(self.nodes):  # the coordinator waits until the others have hung up
             thread.join(SOON)
             assert not thread.is_alive()
-        self.server.close()
-        self.coordinator.close()
+            node.close()
 
     def _message(self, _: Channel, incoming: Incoming) -> None:
         self.heard.append(m.decode(incoming.header))
