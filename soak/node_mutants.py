@@ -584,4 +584,32 @@ NODE_MUTANTS = [
         "most / steps",
         "tests/sync/test_against_esync.py",
     ),
+    NodeMutant(
+        "momentum outside is Polyak's",
+        "sync/models/esync.py",
+        '"nesterov": self.momentum > 0',
+        '"nesterov": False',
+        "tests/training/test_esync.py",
+    ),
+    NodeMutant(
+        "with momentum outside and one local step it is bsp",
+        "sync/models/esync.py",
+        "return self.rate == 1 and self.momentum == 0",
+        "return self.rate == 1",
+        "tests/training/test_esync.py",
+    ),
+    NodeMutant(
+        "in an all-reduce there is no momentum outside",
+        "training/all_reduce.py",
+        "torch.optim.SGD(self._parameters, **model.outer)",
+        "torch.optim.SGD(self._parameters, lr=model.rate)",
+        "tests/training/test_esync.py",
+    ),
+    NodeMutant(
+        "in virtual time there is no momentum outside",
+        "sim/learning.py",
+        'Optimizer("sgd", model.outer)',
+        'Optimizer("sgd", {"lr": model.rate})',
+        "tests/sim/test_learning.py",
+    ),
 ]

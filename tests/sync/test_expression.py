@@ -138,6 +138,8 @@ def test_expressions_as_people_write_them(expression: str, model: Model) -> None
         ("elastic_bsp(R=0)", ["R=0"]),
         ("elastic_bsp(planner=zip)", ["planner=zip", "zipline"]),
         ("esync(max_steps=0)", ["max_steps=0"]),
+        ("esync(momentum=1)", ["momentum=1", "below 1"]),
+        ("esync(momentum=-0.1)", ["momentum=-0.1", "from 0"]),
         ("ssp(", ["not an expression"]),
         ("ssp)", ["not an expression"]),
         ("", ["not an expression"]),

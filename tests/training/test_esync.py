@@ -55,13 +55,20 @@ def ran(
 
 
 Weight = Callable[[int, int, int], float]  # by worker, round and local iterations that there were before
+Outer = Callable[[torch.nn.Module], torch.optim.Optimizer]  # what takes the rounds into the parameters of all
+
+
+def outer_of(model: ESync) -> Outer:
+    """What the expression asks for, written out once more."""
+    return lambda shared: torch.optim.SGD(
+        shared.parameters(), lr=model.rate, momentum=model.momentum, nesterov=model.momentum > 0
+    )
 
 
 def diloco(
     steps: Sequence[Sequence[int]],
     inner: str,
-    outer: str,
-    rate: float = 1.0,
+    outer: Outer,
     falls: float = 1.0,
     weight: Weight = lambda *_: 1.0,
 ) -> Tensor:
@@ -70,7 +77,7 @@ def diloco(
     `steps` are each worker's in each of its rounds; in the last rounds there may be one worker only.
     """
     shared = replicas.network()
-    step_outside = replicas.nesterov(shared) if outer == "nesterov" else torch.optim.SGD(shared.parameters(), lr=rate)
+    step_outside = outer(shared)
     copies = [replicas.network() for _ in range(2)]
     steps_inside = [replicas.INNER[inner](copy) for copy in copies]
     schedules = [torch.optim.lr_scheduler.ExponentialLR(step_inside, falls) for step_inside in steps_inside]
@@ -120,6 +127,9 @@ def test_with_one_local_step_it_is_bsp_to_the_bit(inner: str, tmp_path: Path) ->
         ("esync(steps=3)", "adam", "nesterov", 3, True),
         ("esync(steps=2, rate=0.5)", "lbfgs", "mean", 0, False),
         ("esync(steps=1, rate=0.5)", "momentum", "mean", 3, False),
+        ("esync(steps=3, rate=0.7, momentum=0.9)", "adam", "mean", 3, False),
+        ("esync(steps=1, momentum=0.9)", "sgd", "mean", 0, False),
+        ("esync(steps=2, rate=0.7, momentum=0.9, aggregate=all_reduce)", "momentum", "mean", 3, False),
         ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov", 3, False),
         ("esync(steps=3, aggregate=all_reduce)", "adam", "nesterov", 0, True),
     ],
@@ -131,7 +141,8 @@ def test_with_fixed_steps_it_is_diloco_to_the_bit(
     assert isinstance(model, ESync)
     assert model.steps is not None
     rounds = (ROUNDS, ROUNDS - sooner)
-    expected = diloco([[model.steps] * count for count in rounds], inner, outer, model.rate)
+    outside = replicas.nesterov if outer == "nesterov" else outer_of(model)
+    expected = diloco([[model.steps] * count for count in rounds], inner, outside)
     found = ran(tmp_path / "run", sync, inner, outer, sooner=sooner, in_place=in_place)
     for mine, count in zip(found, rounds, strict=True):
         assert mine["steps"].tolist() == [model.steps] * count
@@ -142,6 +153,7 @@ def test_with_fixed_steps_it_is_diloco_to_the_bit(
     ("sync", "inner", "falls", "in_place"),
     [
         ("esync(rate=1.5)", "sgd", 0.95, False),
+        ("esync(momentum=0.8)", "sgd", 0.95, False),
         ("esync(balance=1.5)", "sgd", 0.95, False),
         ("esync(balance=1.5)", "resumed", 1.0, True),
         ("esync(balance=1.5, aggregate=all_reduce)", "sgd", 0.95, False),
@@ -168,7 +180,7 @@ def test_what_a_worker_has_changed_weighs_as_balance_says(
         weights.append(max(min(more, may), 1.0))
         return weights[-1]
 
-    expected = diloco(steps, inner, "mean", model.rate, falls, weight)
+    expected = diloco(steps, inner, outer_of(model), falls, weight)
     for mine in found:
         assert torch.allclose(mine["begins"], expected, rtol=1e-5, atol=1e-6)
         assert mine["most"].max() >= mine["steps"].max() >= 1
@@ -194,3 +206,5 @@ def test_an_outer_optimizer_must_be_of_the_same_parameters() -> None:
         check_outer(replicas.nesterov(other), inner, ESync())
     with pytest.raises(OptimizerError, match=r"rate=0\.5"):
         check_outer(replicas.nesterov(model), inner, ESync(rate=0.5))
+    with pytest.raises(OptimizerError, match=r"esync\(momentum=0\.5\)"):
+        check_outer(replicas.nesterov(model), inner, ESync(momentum=0.5))

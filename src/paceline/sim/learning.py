@@ -126,7 +126,7 @@ class Learning:
         self._gradients: Gradients = (Together if self._row.start.is_cuda else OneByOne)(self._row)
         self._slices = _cut(elastic(self._row.space, range(cluster.cuts)))
         self._values = [self._row.start[start:stop].clone() for start, stop in self._slices]
-        outer = Optimizer("sgd", {"lr": model.rate}) if isinstance(model, ESync) else task.optimizer
+        outer = Optimizer("sgd", model.outer) if isinstance(model, ESync) else task.optimizer
         self._updaters = [self._updater(outer, start, stop) for start, stop in self._slices]
         self._compensators = [self._compensator(model, start, stop) for start, stop in self._slices]
         self._sums: list[dict[int, tuple[Tensor, int]]] = [{} for _ in self._slices]

@@ -28,7 +28,7 @@ class AllReduceLink(LocalLink):
         super().__init__(session, optimizer, outer, model, iteration)
         backend = "nccl" if all(p.is_cuda for p in self._parameters) else "gloo"
         self._group = session.group(backend)
-        self._steps_outside = outer or torch.optim.SGD(self._parameters, lr=model.rate)
+        self._steps_outside = outer or torch.optim.SGD(self._parameters, **model.outer)
         self._begins = [p.detach().clone() for p in self._parameters]
         session.before_leaving(self._go_on_adding_nothing)
 

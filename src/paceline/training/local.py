@@ -93,7 +93,7 @@ class LocalLink(Link):
 
     def _join(self, trained: dict[str, Tensor], dtype: torch.dtype, iteration: int) -> LocalWorker:
         """The servers run the outer optimizer."""
-        outer = params.Optimizer("sgd", {"lr": self._model.rate})
+        outer = params.Optimizer("sgd", self._model.outer)
         if self._outer is not None:
             outer = described(self._outer, named(self._optimizer))
         first = Snapshot({name: p.detach().to("cpu", dtype) for name, p in trained.items()}, clock=iteration)
@@ -151,11 +151,9 @@ class LocalLink(Link):
 
 
 def check_outer(outer: TORCHS_OWN, optimizer: TORCHS_OWN, model: ESync) -> None:
-    """Is it for the same parameters?"""
-    if model.rate != 1.0:
-        raise OptimizerError(
-            f"rate={model.rate:g} and an outer optimizer contradict each other; give that one the rate"
-        )
+    """Is it the only one, and for the same parameters?"""
+    if not model.adds_the_mean:
+        raise OptimizerError(f"{model} and an outer optimizer contradict each other; give that one rate and momentum")
     if _trained(outer) != _trained(optimizer):
         raise OptimizerError(
             "the outer optimizer has other parameters than the one it is to go with; give both model.parameters()"

@@ -178,6 +178,6 @@ def _link(
         check_outer(outer, optimizer, model)
     if model.aggregate == "all_reduce":
         return AllReduceLink(session, optimizer, outer, model, iteration)
-    if model.one_step and outer is None and model.rate == 1.0:
+    if model.one_step and outer is None and model.adds_the_mean:
         return Link(session, optimizer, iteration)
     return LocalLink(session, optimizer, outer, model, iteration)
