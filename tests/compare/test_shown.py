@@ -16,8 +16,13 @@ from paceline.compare.outcome import WorkerShare
 from paceline.compare.page import page
 from paceline.compare.picture import draw, png
 from paceline.compare.table import cells, heads, legend, table
+from paceline.compare.view import said
 from paceline.compare.whole import Report
 from tests.compare.reports import GRID, MODELS, outcome, report
+
+CALLS = 'Traceback (most recent call last):\n  File "a.py", line 9, in <module>\n    main()\n'
+DURING = "During handling of the above exception, another exception occurred:\n\n"
+BUSY = "RuntimeError: CUDA error: busy"
 
 
 def many() -> Report:
@@ -74,6 +79,20 @@ def test_blocking_is_told_of_those_that_have_rounds(waits: float | None, for_oth
         f"esync: at the end of a round workers wait up to {for_others}4.2 ms until they have new parameters; "
         "an iteration of the fastest takes 30.0 ms."
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("it broke", "it broke"),
+        ('  File "a.py", line 1\n    1 +\n       ^\nSyntaxError: invalid syntax\n', "SyntaxError: invalid syntax"),
+        (f"{CALLS}ValueError: no\n\n{DURING}{CALLS}KeyError: 3\n", "KeyError: 3"),
+        (f"{CALLS}{BUSY}\nFor debugging consider this\n  or that.\n", BUSY),
+        (CALLS.rstrip(), "    main()"),
+    ],
+)
+def test_of_a_failed_run_one_line_says_what_went_wrong(error: str, line: str) -> None:
+    assert said(outcome("asp", 1, error=error), 0.8) == f"failed: {line}"
 
 
 def test_without_a_target_there_is_no_time_to_it() -> None:

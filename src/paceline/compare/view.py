@@ -50,9 +50,18 @@ class ComparisonView:
 def said(outcome: Outcome, target: float | None) -> str:
     """How a run went, in one line."""
     if outcome.error is not None:
-        return f"failed: {outcome.error.strip().splitlines()[-1]}"
+        return f"failed: {in_a_line(outcome.error)}"
     if target is None or outcome.accuracy is None:
         return f"accuracy {outcome.accuracy or 0.0:.3f} after {outcome.seconds:.1f} s"
     if outcome.seconds_to_target is None:
         return f"accuracy {outcome.accuracy:.3f} after {outcome.seconds:.1f} s, and never {target:.4g}"
     return f"{target:.4g} after {outcome.seconds_to_target:.1f} s, and {outcome.accuracy:.3f} in the end"
+
+
+def in_a_line(error: str) -> str:
+    """What it says first: in a traceback, behind the last call. Messages may go on with hints for lines and lines."""
+    lines = error.strip().splitlines()
+    calls = [number for number, line in enumerate(lines) if line.startswith("Traceback (")]
+    if not calls:
+        return lines[-1]
+    return next((line for line in lines[calls[-1] + 1 :] if line[:1].strip()), lines[-1])
