@@ -59,7 +59,7 @@ def said(outcome: Outcome, target: float | None) -> str:
 
 
 def in_a_line(error: str) -> str:
-    """What it says first: in a traceback, behind the last call. Messages may go on with hints for lines and lines."""
+    """The last line; of a traceback the one behind the last call, since messages may go on with lines of hints."""
     lines = error.strip().splitlines()
     calls = [number for number, line in enumerate(lines) if line.startswith("Traceback (")]
     if not calls:
