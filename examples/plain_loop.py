@@ -10,7 +10,8 @@ import time
 
 import torch
 
-from paceline.launch import LocalCluster, Post
+from paceline.launch.local import LocalCluster
+from paceline.launch.node import Post
 from paceline.nodes import Job
 from paceline.params import Optimizer
 

@@ -153,6 +153,15 @@ def test_version_and_help_have_what_people_look_for() -> None:
         assert f"Example: paceline {verb}" in fine(verb, "--help")
 
 
+@pytest.mark.parametrize(
+    "verb", [("--help",), ("models",), ("simulate", "--help"), ("bench", "--help"), ("run", "--help")]
+)
+def test_nobody_waits_for_torch_who_only_reads(verb: tuple[str, ...]) -> None:
+    code = "import sys; from paceline.cli import app; app(sys.argv[1:], standalone_mode=False)"
+    code += "; assert not {'torch', 'matplotlib', 'sklearn'} & set(sys.modules), 'loaded'"
+    subprocess.run([sys.executable, "-c", code, *verb], check=True, capture_output=True, timeout=60)
+
+
 def test_the_installed_command_is_this_one() -> None:
     (command,) = entry_points(group="console_scripts", name="paceline")
     assert command.load() is main

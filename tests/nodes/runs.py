@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from paceline.launch import LocalCluster
+from paceline.launch.local import LocalCluster
 from paceline.nodes import Coordinator, Job, LocalWorker, PeerLost, Server, StateServer, Worker
 from paceline.nodes.job import Network
 from paceline.wire import Address, MemoryNetwork

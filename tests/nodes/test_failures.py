@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from paceline.launch import Ended, LocalCluster
+from paceline.launch.local import Ended, LocalCluster
 from paceline.nodes import Expelled, Job, NotFinite, PeerLost, WrongModel
 
 SOON = 15.0  # seconds: many times what it takes, for a machine that is busy with other tests

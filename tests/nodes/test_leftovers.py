@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from paceline.launch import LocalCluster
+from paceline.launch.local import LocalCluster
 from paceline.nodes import Job, PeerLost
 from paceline.params import Optimizer
 from tests.effort import cases

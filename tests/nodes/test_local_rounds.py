@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paceline.launch import LocalCluster
+from paceline.launch.local import LocalCluster
 from paceline.nodes import Coordinator, Job, LocalWorker, StateServer, WrongRequest
 from paceline.nodes import messages as m
 from paceline.nodes.coordinator import no_payload

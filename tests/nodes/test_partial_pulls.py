@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.launch import LocalCluster
+from paceline.launch.local import LocalCluster
 from paceline.nodes import Job, WaitedTooLong, WrongRequest
 from paceline.observe.replay import replay
 from paceline.observe.trace import read

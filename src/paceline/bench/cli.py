@@ -17,7 +17,6 @@ from paceline.bench import sim as sims
 from paceline.bench import sim_vs_real as versus
 from paceline.bench import slicing as slicings
 from paceline.bench import slow_server as slow_servers
-from paceline.bench import state_server as queries
 from paceline.bench import step as steps
 from paceline.bench import wire as wires
 from paceline.bench.rivals import KNOWN, USUAL, Rival, RivalError
@@ -245,6 +244,8 @@ def state_server(
     as_json: AsJson = False,
 ) -> None:
     """What a query of a worker costs ESync's State Server, over real sockets, from 10 to 1 000 registered workers."""
+    from paceline.bench import state_server as queries  # it needs torch, which takes its time
+
     sizes = workers or queries.SIZES
     rows = list(_progress(queries.measure(repeats, sizes), len(sizes), "state-server"))
     if as_json:

@@ -42,7 +42,7 @@ class VersusRow(Struct, frozen=True):
 
 def measure(models: Sequence[str], seconds: float, seed: int = 0) -> Iterator[VersusRow]:
     """For each model, a run and its prediction."""
-    from paceline.launch import LocalCluster
+    from paceline.launch.local import LocalCluster
     from paceline.nodes import Job
 
     for model in models:

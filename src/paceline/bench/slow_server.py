@@ -81,7 +81,7 @@ def _rows(runs: dict[tuple[str, str], list[Run]], iterations: int, first: str) -
 
 def run(sync: str, slow: str, iterations: int, seed: int) -> Run:
     """Train once."""
-    from paceline.launch import LocalCluster
+    from paceline.launch.local import LocalCluster
     from paceline.nodes import Job
     from paceline.params import Optimizer
     from paceline.slowness import parse

@@ -1,6 +1,1 @@
-"""Starting the nodes of a run as processes."""
-
-from paceline.launch.local import Ended, LocalCluster
-from paceline.launch.node import Post, Seat
-
-__all__ = ["Ended", "LocalCluster", "Post", "Seat"]
+"""Starting the nodes of a run as processes. `local` does it for a program, `run` for a script, `cli` for a person."""

@@ -7,13 +7,11 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import msgspec
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from paceline.data.source import DataError
 from paceline.observe.terminal import console_for_figures, print_json, stop
 from paceline.params.optimizer import nearest
 from paceline.reproduce.target import Progress, Result, Row, Target
@@ -71,6 +69,8 @@ def _chosen(names: list[str], quick: bool) -> list[Target]:
             stop(f"there is no target {name!r}{nearest(name, targets)}; there are {', '.join(targets)}, and all")
     if "all" not in names:
         return [targets[name] for name in dict.fromkeys(names)]
+    import torch
+
     left_out = [] if quick or torch.cuda.is_available() else [one.name for one in targets.values() if one.learns]
     if left_out:
         typer.echo(f"left out, since they take hours without a GPU: {', '.join(left_out)}; add --quick", err=True)
@@ -88,6 +88,8 @@ def _draw(target: Target, result: Result, path: Path) -> None:
 
 def _run(target: Target, quick: bool) -> Result:
     """With a line that says what it is at, if a person looks at it."""
+    from paceline.data.source import DataError
+
     with Console(stderr=True).status(target.name) as status:
 
         def progress(done: int, total: int, what: str) -> None:
