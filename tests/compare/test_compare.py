@@ -38,6 +38,7 @@ def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     )
     assert ran.returncode == 1, ran.stderr
     document = json.loads(ran.stdout)
+    assert [line[:6] for line in ran.stderr.splitlines()] == [f"{number} of 4" for number in (1, 2, 3, 4)]
     ddp, asp, bsp, esync = document["rows"]
     assert [row["sync"] for row in document["rows"]] == ["ddp", "asp", "bsp", "esync"]
     assert "left with status 2" in bsp["error"]

@@ -6,18 +6,21 @@ import re
 import warnings
 from base64 import b64decode
 from html.parser import HTMLParser
-from io import BytesIO
+from io import BytesIO, StringIO
 
 import matplotlib.image
 import pytest
 from rich.console import Console
 
+from paceline.compare import view
 from paceline.compare.outcome import WorkerShare
 from paceline.compare.page import page
 from paceline.compare.picture import draw, png
+from paceline.compare.plan import Turn
 from paceline.compare.table import cells, heads, legend, table
-from paceline.compare.view import said
+from paceline.compare.view import ComparisonView, said
 from paceline.compare.whole import Report
+from paceline.launch.run import Measured
 from tests.compare.reports import GRID, MODELS, outcome, report
 
 CALLS = 'Traceback (most recent call last):\n  File "a.py", line 9, in <module>\n    main()\n'
@@ -34,6 +37,23 @@ def printed(shown: Report, width: int = 100) -> str:
     with console.capture() as capture:
         console.print(table(shown))
     return capture.get()
+
+
+def test_a_long_run_is_heard_of_where_no_line_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(view, "monotonic", lambda: now)
+    told = StringIO()
+    with ComparisonView(Console(file=told), report([outcome("asp", 1)]).comparison) as shown:
+        measured = shown.starts(1, 2, Turn("asp", 1, ()))
+        for now in (101.0, 159.0, 160.0, 161.0, 221.0):
+            measured(Measured(0, now / 1000, now - 102))
+        shown.ended(outcome("asp", 1))
+        shown.starts(2, 2, Turn("asp", 2, ()))(Measured(0, 0.1, 1.0))
+    assert told.getvalue().splitlines() == [
+        "run 1 of 2: asp, seed 1, 60 s, accuracy 0.160 after 58.0 s",
+        "run 1 of 2: asp, seed 1, 121 s, accuracy 0.221 after 119.0 s",
+        "1 of 2: asp, seed 1: 0.8 after 10.0 s, and 0.900 in the end",
+    ]
 
 
 def test_a_row_for_each_model() -> None:

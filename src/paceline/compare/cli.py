@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.observe.terminal import complain, console_for_figures, print_json, stop
+from paceline.observe.terminal import complain, console_for_figures, console_for_progress, print_json, stop
 from paceline.sync import ModelError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def compare(
     except (CompareError, ModelError) as error:
         stop(str(error))
     where = Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-compare-{script.stem}" if folder is None else Path(folder)
-    report = carried_out(comparison, where, quiet=as_json)
+    report = carried_out(comparison, where, as_json=as_json)
     if as_json:
         print_json(report)
     else:
@@ -91,18 +91,16 @@ def compare(
         raise typer.Exit(1)
 
 
-def carried_out(comparison: Comparison, folder: Path, *, quiet: bool) -> Report:
+def carried_out(comparison: Comparison, folder: Path, *, as_json: bool) -> Report:
     """Train, and keep the figures, the picture and the page in the folder. With Ctrl-C it is over at once."""
     from paceline.compare.page import page
     from paceline.compare.picture import draw, png
     from paceline.compare.view import ComparisonView
     from paceline.compare.whole import compare as run_all
 
-    console = console_for_figures()
-    console.quiet = quiet
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with ComparisonView(console, comparison) as view:
+        with ComparisonView(console_for_progress(as_json=as_json), comparison) as view:
             report = run_all(comparison, folder, view)
     except KeyboardInterrupt:
         complain(f"interrupted; logs are in {folder}")

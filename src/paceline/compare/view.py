@@ -1,4 +1,7 @@
-"""A comparison as it goes: one line that changes for the run under way, and one that stays for each that has ended."""
+"""A comparison as it goes: one line that changes for the run under way, and one that stays for each that has ended.
+
+Where nobody could see a line change, one is written every minute.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from paceline.compare.outcome import Outcome
 from paceline.compare.plan import Comparison, Turn
 from paceline.launch.run import Measured
 
+PLAIN_EVERY = 60.0  # seconds between two plain lines of the same run
+
 
 class ComparisonView:
     """with ComparisonView(console, comparison) as view: compare(..., view)"""
@@ -21,7 +26,7 @@ class ComparisonView:
         self._console = console
         self._comparison = comparison
         self._now = self._where = ""
-        self._began = monotonic()
+        self._began = self._last = monotonic()
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> ComparisonView:
@@ -34,6 +39,7 @@ class ComparisonView:
 
     def starts(self, number: int, total: int, turn: Turn) -> Watch:
         self._where, self._now, self._began = f"run {number} of {total}: {turn}", "starting", monotonic()
+        self._last = self._began
         return self._measured
 
     def ended(self, outcome: Outcome) -> None:
@@ -42,6 +48,9 @@ class ComparisonView:
 
     def _measured(self, update: Measured) -> None:
         self._now = f"accuracy {update.accuracy:.3f} after {update.seconds:.1f} s"
+        if not self._console.is_terminal and monotonic() - self._last >= PLAIN_EVERY:
+            self._last = monotonic()
+            self._console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> Text:
         return Text(f"{self._where}, {monotonic() - self._began:.0f} s, {self._now}", overflow="ellipsis", no_wrap=True)

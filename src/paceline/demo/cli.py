@@ -55,7 +55,7 @@ def demo(
     except (CompareError, ModelError) as error:
         stop(str(error))
     where = Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-demo" if folder is None else Path(folder)
-    report = carried_out(comparison, where, quiet=as_json)
+    report = carried_out(comparison, where, as_json=as_json)
     if as_json:
         print_json(report)
     else:

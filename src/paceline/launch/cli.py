@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from msgspec.structs import replace
 
-from paceline.observe.terminal import complain, console_for_figures, print_json, stop
+from paceline.observe.terminal import complain, console_for_figures, console_for_progress, print_json, stop
 from paceline.sync import ModelError, parse
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from paceline.launch.run import ScriptRun, Summary
     from paceline.nodes import Job
     from paceline.slowness import Slowness
@@ -61,7 +63,9 @@ def run(
     ] = "auto",
     port: Port = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not show what the workers print.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary alone, as one JSON document.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary alone on stdout, as one JSON document.")
+    ] = False,
 ) -> None:
     """Train with a script on this machine: coordinator, servers and workers are started, shown and ended together.
 
@@ -82,7 +86,7 @@ def run(
         started = ScriptRun(
             job, script, arguments or [], where, slow=slownesses, wire=wire, port=_port(port, wire), cores=cores
         )
-        interrupted = _watch(started, quiet=quiet or as_json)
+        interrupted = _watch(started, console_for_progress(as_json=as_json), quiet=quiet)
     except NodeError as error:
         stop(str(error))
     summary = started.summary()
@@ -157,12 +161,11 @@ def sync(
     typer.echo(f"{expression} is in force{'' if shard is None else f' on shard {shard}'}")
 
 
-def _watch(started: ScriptRun, *, quiet: bool) -> bool:
+def _watch(started: ScriptRun, console: Console, *, quiet: bool) -> bool:
     """Show it until it is over. With Ctrl-C it is over at once: was it?"""
     from paceline.launch.run import Reported, Wrote
     from paceline.observe.progress import ProgressView
 
-    console = console_for_figures()
     console.quiet = quiet
     try:
         with started, ProgressView(console, started.job.workers, started.job.sync) as view:

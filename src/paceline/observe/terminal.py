@@ -25,8 +25,17 @@ def complain(message: str) -> None:
 
 def console_for_figures() -> Console:
     """Plain text of 100 columns where stdout is no terminal, unless COLUMNS says otherwise."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    return Console(width=width, highlight=False, markup=False, emoji=False)
+    return _console(stderr=False)
+
+
+def console_for_progress(*, as_json: bool) -> Console:
+    """For long work. Where a program reads stdout, people read stderr."""
+    return _console(stderr=as_json)
+
+
+def _console(*, stderr: bool) -> Console:
+    wide = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    return Console(stderr=stderr, width=None if wide else 100, highlight=False, markup=False, emoji=False)
 
 
 def print_json(document: Any) -> None:
