@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 RIVALS := $(VENV)/rivals
 
-.PHONY: help demo test lint bench soak clean
+.PHONY: help demo test data lint bench soak clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 10
@@ -23,8 +23,11 @@ $(RIVALS): $(READY)
 demo: $(READY)  ## digits learnt by uneven workers, under torch's own DDP and under other models
 	$(BIN)/paceline demo
 
-test: lint  ## lint and all tests
+test: lint data  ## lint and all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+data: $(READY)  ## Fashion-MNIST and CIFAR-10 for the tests that read them, by apt-get and npm where there are any
+	$(BIN)/python tests/data/get.py
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
@@ -34,7 +37,7 @@ lint: $(READY)  ## ruff and mypy
 bench: $(RIVALS)  ## the figures that README and docs quote, beside other systems
 	$(BIN)/paceline bench all
 
-soak: $(READY)  ## many more random cases, and a planted bug for every invariant
+soak: $(READY) data  ## many more random cases, and a planted bug for every invariant
 	PACELINE_SOAK=1 $(BIN)/python -m pytest -n auto
 	$(BIN)/python -m pytest -n auto soak
 

@@ -9,7 +9,7 @@ import pytest
 
 
 def here(data: ModuleType) -> Path:
-    """The first place that has a data set. Where there is none, the test is skipped: tests download nothing."""
+    """The first place that has a data set. Where there is none, the test is skipped: only `make data` downloads."""
     places: list[Path] = data.SOURCE.places()
     for place in places:
         if data.look(place) is not None:
