@@ -289,3 +289,5 @@ def test_a_state_server_that_was_lost_is_told_like_a_worker(capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert "state server was lost; the others went on\n" in shown
     assert "worker 1 was lost; the others went on; gradients of norm 0.5 that it held back" in shown
+    _print(Summary("run", "ddp", 1.0, 0, 0.0, [], ["worker 1"], "worker 1 was killed"))
+    assert "worker 1 was lost\n" in capsys.readouterr().out

@@ -73,6 +73,7 @@ def test_when_a_worker_is_killed_the_others_say_so_and_end(steps: int, tmp_path:
     assert isinstance(run.error, PeerLost), run.error
     assert "another worker is gone" in str(run.error)
     assert run.lost == ["worker 1"]
+    assert str(run.summary().error).startswith("killed, perhaps by the system for want of memory: worker 1; another ")
 
 
 def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:

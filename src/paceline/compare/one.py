@@ -33,8 +33,7 @@ def attempt(comparison: Comparison, turn: Turn, folder: Path, watch: Watch) -> O
             _train(run, comparison, curve, watch)
     except NodeError as error:
         return failed(turn, str(error), str(folder))
-    wrong = None if run.error is None else str(run.error)
-    return _outcome(comparison, turn, run, curve, wrong or (None if curve else SILENT))
+    return _outcome(comparison, turn, run, curve, run.wrong() or (None if curve else SILENT))
 
 
 def _train(run: ScriptRun, comparison: Comparison, curve: list[tuple[float, float]], watch: Watch) -> None:

@@ -204,7 +204,7 @@ def _print(summary: Summary) -> None:
     for name in summary.lost:
         held_back = next((norm for worker, norm in summary.lost_residual.items() if name == f"worker {worker}"), None)
         also = "" if held_back is None else f"; gradients of norm {held_back:.2g} that it held back are lost with it"
-        console.print(f"{name} was lost; the others went on{also}")
+        console.print(f"{name} was lost{'' if summary.error else '; the others went on'}{also}")
     console.print(f"logs and traces: {summary.folder}")
 
 

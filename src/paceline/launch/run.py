@@ -176,11 +176,17 @@ class ScriptRun:
             self._deadline = monotonic() + LEAVE
             self._cluster.let_go()
 
+    def wrong(self) -> str | None:
+        """What ended the run, if that was an error. Others notice that a worker is gone, but not why."""
+        killed = [name for name in self.lost if name != STATE_SERVER]
+        if isinstance(self.error, PeerLost) and killed:
+            return f"killed, perhaps by the system for want of memory: {', '.join(killed)}; {self.error}"
+        return None if self.error is None else str(self.error)
+
     def summary(self) -> Summary:
         seconds = (self._ended or monotonic()) - self._began
         workers = [_summary(number, progress) for number, progress in sorted(self.progress.items())]
         iterations = sum(worker.iterations for worker in workers)
-        error = None if self.error is None else str(self.error)
         rate = iterations / max(seconds, 1e-9)
         return Summary(
             str(self.folder),
@@ -190,7 +196,7 @@ class ScriptRun:
             rate,
             workers,
             self.lost,
-            error,
+            self.wrong(),
             self.job.codec,
             sum(worker.sent for worker in workers),
             sum(worker.saved for worker in workers),
