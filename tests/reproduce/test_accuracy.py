@@ -5,18 +5,21 @@ from __future__ import annotations
 from math import inf
 from pathlib import Path
 
+import msgspec
 import pytest
+import torch
 
 from paceline.reproduce import (
     dc_asgd_accuracy,
     elasticbsp_accuracy,
     esync_accuracy,
+    esync_splits,
     fluentps_accuracy,
     picture,
     psp_accuracy,
 )
 from paceline.reproduce.all import TARGETS
-from paceline.reproduce.race import DATA, NETS, TRIED, Lesson, Racer, _score, noise, race
+from paceline.reproduce.race import DATA, NETS, TRIED, Key, Lesson, Racer, _score, attend, noise, race
 from paceline.reproduce.target import Result, silent
 from paceline.sim import Cluster, Group
 from paceline.sim.learning import Learned, Point
@@ -107,27 +110,79 @@ def others(final: float) -> dict[str, Result]:
 
     return {
         "dc-asgd-accuracy": dc_asgd_accuracy.result("CIFAR-10", 0.65, field([*dc_asgd_accuracy.MODELS], "DC-ASGD")),
+        "esync-accuracy": esync(0.4, final),
         "elasticbsp-accuracy": elasticbsp_accuracy.result("CIFAR-10", 0.65, field([*elasticbsp_accuracy.MODELS], "R=")),
         "fluentps-accuracy": fluentps_accuracy.result("CIFAR-10", 0.55, field([*fluentps_accuracy.MODELS], "PSSP")),
         "psp-accuracy": psp_accuracy.result("CIFAR-10", 0.55, field([*psp_accuracy.MODELS], "b=90")),
     }
 
 
-@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.learns])
+def splits(without: float, spread: float, momentum: float) -> Result:
+    """Every method as SSGD is, but ESync: in the first split by `spread` as fast as in the others."""
+    times = {name: [100.0] * len(esync_splits.SPLITS) for name in esync_splits.METHODS}
+    for name, time in ((esync_splits.WITHOUT, without), (esync_splits.WITH, momentum)):
+        times[name] = [time / spread, *[time] * (len(esync_splits.SPLITS) - 1)]
+    return esync_splits.result(times)
+
+
+@pytest.mark.parametrize(
+    ("without", "spread", "momentum", "verdicts"),
+    [
+        (10.0, 1.0, 5.0, ["holds"] * 5),
+        (10.0, 0.1, 9.5, ["holds", "holds in direction", "holds", "holds in direction", "holds in direction"]),
+        (50.0, 1.0, 5.0, ["holds in direction", "does not hold", "holds", "holds", "holds"]),
+        (inf, 1.0, inf, ["does not hold"] * 5),
+    ],
+)
+def test_splits_are_judged_by_their_median_and_one_by_one(
+    without: float, spread: float, momentum: float, verdicts: list[str]
+) -> None:
+    result = splits(without, spread, momentum)
+    assert [claim.verdict for claim in result.claims] == verdicts
+    medians = [row.ours for row in result.of(esync_splits.WITH) if row.cell == esync_splits.MEDIAN]
+    assert medians == [momentum if momentum < inf else None]
+
+
+def test_splits_that_nobody_was_good_enough_with_can_be_drawn(tmp_path: Path) -> None:
+    picture.save(esync_splits.draw(splits(inf, 1.0, 5.0)), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_every_split_is_learnt_by_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons, told = esync_splits.lessons, []
+
+    def small(quick: bool) -> dict[Key, Lesson]:
+        little = {"data": "digits", "until": 8.0, "every": 4.0, "batch": 8, "alpha": 1.0}
+        return {key: msgspec.structs.replace(lesson, **little) for key, lesson in lessons(quick).items()}
+
+    monkeypatch.setattr(esync_splits, "SPLITS", range(31, 33))
+    monkeypatch.setattr(esync_splits, "lessons", small)
+    result = esync_splits.run(True, lambda done, *_: told.append(done))
+    assert max(told) == 2 * len(esync_splits.METHODS)
+    assert result.groups() == list(esync_splits.METHODS)
+    torch.set_num_threads(1)
+    for (name, _, seed), lesson in small(True).items():
+        if name in ("SSGD", esync_splits.WITH):
+            [ours] = [row.ours for row in result.of(name) if row.cell == f"split {seed}"]
+            assert ours == attend(lesson).time_to(esync_accuracy.ACCURACY)
+            assert (ours is None) == (name == "SSGD")
+
+
+@pytest.mark.parametrize("name", [name for name, one in TARGETS.items() if one.learns and name != "esync-splits"])
 def test_what_is_not_below_beyond_noise_holds_and_what_is_does_not(name: str, tmp_path: Path) -> None:
     kept, lost = (
         next(claim for claim in result.claims if "below" in claim.text or "keeps" in claim.text)
-        for result in ((esync(0.4, final) if "esync" in name else others(final)[name]) for final in (0.849, 0.7))
+        for result in (others(final)[name] for final in (0.849, 0.7))
     )
     assert (kept.verdict, lost.verdict) == ("holds", "does not hold")
     path = tmp_path / "figure.png"
-    picture.save(TARGETS[name].draw(esync(0.4, 0.86) if "esync" in name else others(0.8)[name]), path)
+    picture.save(TARGETS[name].draw(others(0.8)[name]), path)
     assert path.read_bytes().startswith(b"\x89PNG\r\n")
 
 
 def test_every_lesson_can_be_given() -> None:
     for quick in (True, False):
-        lessons = [*esync_accuracy.lessons(0.1, quick=quick).values()]
+        lessons = [*esync_accuracy.lessons(0.1, quick=quick).values(), *esync_splits.lessons(quick).values()]
         for module in (dc_asgd_accuracy, elasticbsp_accuracy, fluentps_accuracy, psp_accuracy):
             lessons += module.lessons(quick).values()
         for lesson in lessons:

@@ -41,8 +41,8 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
 
 
-def task(lr: float = 0.5, momentum: float = 0.0, alpha: float | None = None) -> Task:
-    return Task(net(), *data(), Optimizer("sgd", {"lr": lr, "momentum": momentum}), BATCH, alpha)
+def task(lr: float = 0.5, momentum: float = 0.0, alpha: float | None = None, clip: float = inf) -> Task:
+    return Task(net(), *data(), Optimizer("sgd", {"lr": lr, "momentum": momentum}), BATCH, alpha, clip)
 
 
 def cluster(workers: int = 3, shards: int = 1, uneven: float = 1.0, seed: int = 5) -> Cluster:
@@ -81,6 +81,30 @@ def test_bsp_equals_one_process_with_the_joined_batch(shards: int, momentum: flo
     assert rounds > 3
     expected = nn.utils.parameters_to_vector(one.parameters())
     torch.testing.assert_close(values("bsp", machines, task(momentum=momentum)), expected.detach())
+
+
+@pytest.mark.parametrize("model", ["bsp", "esync(max_steps=1)"])
+def test_gradients_are_clipped_one_by_one_as_torch_does_it(model: str) -> None:
+    one, clip, lengths = net(), 0.6, []
+    optimizer = torch.optim.SGD(one.parameters(), lr=0.5)
+    machines = cluster()
+    rounds = Simulation(parse(model), machines).run(SECONDS).rounds
+    for nth in range(rounds):
+        mean = [torch.zeros_like(parameter) for parameter in one.parameters()]
+        for rank in range(3):
+            x, y = batch(rank, nth, 3)
+            optimizer.zero_grad()
+            cross_entropy(one(x), y).backward()  # type: ignore[no-untyped-call]
+            lengths.append(float(nn.utils.clip_grad_norm_(one.parameters(), clip)))
+            for total, parameter in zip(mean, one.parameters(), strict=True):
+                assert parameter.grad is not None
+                total += parameter.grad / 3
+        for total, parameter in zip(mean, one.parameters(), strict=True):
+            parameter.grad = total
+        optimizer.step()
+    assert min(lengths) < clip < max(lengths)
+    expected = nn.utils.parameters_to_vector(one.parameters())
+    torch.testing.assert_close(values(model, machines, task(clip=clip)), expected.detach())
 
 
 @pytest.mark.parametrize("model", ["asp", "ssp(s=1)", "elastic_bsp(R=4)"])

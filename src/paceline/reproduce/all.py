@@ -8,6 +8,7 @@ from paceline.reproduce import (
     elasticbsp_fig4,
     esync_accuracy,
     esync_speed,
+    esync_splits,
     fluentps_accuracy,
     fluentps_fig6,
     fluentps_fig9,
@@ -32,6 +33,7 @@ TARGETS: dict[str, Target] = {
         fluentps_accuracy,
         psp_accuracy,
         esync_accuracy,
+        esync_splits,
         dc_asgd_accuracy,
     )
 }

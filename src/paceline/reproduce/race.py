@@ -48,6 +48,7 @@ class Lesson(Struct, frozen=True):
     alpha: float | None = None
     momentum: float = 0.0
     rate: float = 0.1
+    clip: float = inf  # the longest that a gradient may be
     seed: int = 0
     enough: float | None = None  # an accuracy that ends it
 
@@ -104,7 +105,7 @@ def race(
         for seed in range(TRIED)
     }
     total = len(trials) + len(lessons) * seeds
-    tried = dict(_learnt(trials, 0, total, progress))
+    tried = dict(learnt(trials, 0, total, progress))
 
     def worse(name: str, rate: float) -> float:
         return min(_score(tried[name, rate, seed], accuracy) for seed in range(TRIED))
@@ -117,7 +118,7 @@ def race(
         for name, lesson in lessons.items()
         for seed in counted
     }
-    ran = dict(_learnt(heats, len(trials), total, progress))
+    ran = dict(learnt(heats, len(trials), total, progress))
     return {name: Racer(name, rate, [ran[name, rate, seed] for seed in counted]) for name, rate in chosen.items()}
 
 
@@ -127,7 +128,7 @@ def _score(learned: Learned, accuracy: float | None) -> float:
     return learned.final() - 1e9 if time is None else -time
 
 
-def _learnt(lessons: Mapping[Key, Lesson], done: int, total: int, progress: Progress) -> Iterator[tuple[Key, Learned]]:
+def learnt(lessons: Mapping[Key, Lesson], done: int, total: int, progress: Progress) -> Iterator[tuple[Key, Learned]]:
     """All of these, as they end."""
     progress(done, total, "learning in virtual time")
     cuda = torch.cuda.is_available()
@@ -148,7 +149,7 @@ def attend(lesson: Lesson, device: str = "cpu") -> Learned:
     torch.manual_seed(lesson.seed)
     net = nets.lenet(channels, side=side) if lesson.net == "lenet" else NETS[lesson.net](channels)
     optimizer = Optimizer("sgd", {"lr": lesson.rate, "momentum": lesson.momentum})
-    task = Task(net, train, test, optimizer, lesson.batch, lesson.alpha)
+    task = Task(net, train, test, optimizer, lesson.batch, lesson.alpha, lesson.clip)
     cluster = msgspec.structs.replace(lesson.cluster, seed=lesson.seed)
     learned = learn(
         lesson.sync,

@@ -12,6 +12,7 @@ What the update rule does is up to the machine in `sync/` and the optimizer in `
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 import torch
 from msgspec import Struct
@@ -36,8 +37,8 @@ EVALUATED_AT_ONCE = 2500
 class Task(Struct, frozen=True):
     """What is learnt. A worker's gradient is of `batch` samples of its part: even, or drawn from Dirichlet(`alpha`).
 
-    `optimizer` has the rate for a gradient that all workers have part in; under `esync` it is each worker's own, and
-    the model's `rate` is that of what they send.
+    It is no longer than `clip`. `optimizer` has the rate for a gradient that all workers have part in; under `esync` it
+    is each worker's own, and the model's `rate` is that of what they send.
     """
 
     net: nn.Module
@@ -46,6 +47,7 @@ class Task(Struct, frozen=True):
     optimizer: Optimizer
     batch: int = 64
     alpha: float | None = None
+    clip: float = inf
 
 
 class Point(Struct, frozen=True):
@@ -225,7 +227,7 @@ class Learning:
             waiting = [one for one in self._students if one.batch is not None and one.gradient is None]
             found = self._gradients([one.row for one in waiting], [one.batch for one in waiting])  # type: ignore[misc]
             for one, gradient in zip(waiting, found, strict=True):
-                one.gradient = gradient
+                one.gradient = self._clipped(gradient)
         student.batch = None
         if local:
             assert student.updater is not None
@@ -233,6 +235,10 @@ class Learning:
             if student.row is student.begin:
                 student.row = student.begin.clone()
             student.updater.step(student.row, [(0, student.gradient)], progress=0)
+
+    def _clipped(self, gradient: Tensor) -> Tensor:
+        clip = self.task.clip
+        return gradient if clip == inf else gradient * (clip / gradient.norm()).clamp(max=1.0)
 
     def pushes(self, worker: int, iteration: int, weight: float) -> float:
         """A worker sends what it has, which local iterations have given a weight; returns how much that is beside its
