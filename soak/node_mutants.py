@@ -214,7 +214,7 @@ NODE_MUTANTS = [
     NodeMutant(
         "a worker goes on before its gradient is taken",
         "nodes/worker.py",
-        "return self._next is not None and not (self._owed and self._sending)",
+        "return self._next is not None and not (self._owed and self._lines.sending)",
         "return self._next is not None",
         "tests/nodes/test_partial_pulls.py",
     ),
@@ -426,7 +426,7 @@ NODE_MUTANTS = [
     NodeMutant(
         "what came too late is lost",
         "nodes/worker.py",
-        "            self._encoding.take_back(answer.shard, answer.iteration)\n",
+        "            self._lines.not_applied(answer.shard, answer.iteration)\n",
         "            pass\n",
         "tests/nodes/test_codecs.py",
     ),
@@ -603,6 +603,13 @@ NODE_MUTANTS = [
         "training/all_reduce.py",
         "torch.optim.SGD(self._parameters, **model.outer)",
         "torch.optim.SGD(self._parameters, lr=model.rate)",
+        "tests/training/test_esync.py",
+    ),
+    NodeMutant(
+        "an all-reduce is said to move what is summed and no more",
+        "training/all_reduce.py",
+        "self.worker.traffic.all_reduced(flat.nbytes, self._session.world_size)",
+        "self.worker.traffic.all_reduced(flat.nbytes, 2)",
         "tests/training/test_esync.py",
     ),
     NodeMutant(

@@ -126,7 +126,7 @@ def dropped(seat: Any) -> dict[str, Any]:
         late = torch.arange(100.0) + 1
         push = worker.push(late)
         worker.clock()
-        outcome, held_back = push.outcome[0], worker._encoding.held_back()
+        outcome, held_back = push.outcome[0], worker._lines.encoding.held_back()
         for _ in range(seat.arguments["pushes"]):
             worker.step(torch.zeros(100))
         return {
@@ -256,7 +256,7 @@ def residuals(seat: Any) -> list[float]:
     with seat.worker({"values": (1000,)}) as worker:
         worker.start(seat.coordinator, torch.zeros(1000))
         worker.step(torch.ones(1000))
-        return list(worker._encoding.held_back())
+        return list(worker._lines.encoding.held_back())
 
 
 def test_the_norm_of_what_is_held_back_is_that_of_all_parts() -> None:

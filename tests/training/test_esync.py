@@ -149,6 +149,18 @@ def test_with_fixed_steps_it_is_diloco_to_the_bit(
         assert torch.equal(mine["begins"], expected[: count + 1])
 
 
+def test_bytes_of_an_all_reduce_are_those_of_a_ring_as_under_ddp(tmp_path: Path) -> None:
+    job = Job(workers=3, sync="esync(steps=2, aggregate=all_reduce)")
+    with ScriptRun(job, SCRIPT, [str(ROUNDS), "sgd", "mean", str(tmp_path), "0", "False", "1.0"], tmp_path) as run:
+        list(run.updates())
+    assert run.error is None, run.error
+    size = replicas.flat(replicas.network()).numel()
+    moved = 2 * 2 * 4 * (size + 1) // 3  # one element more, which counts who takes part
+    for worker in run.summary().workers:
+        assert worker.sent == (ROUNDS + 1) * moved  # in the last one nobody takes part any more
+        assert worker.received == worker.sent + 4 * size  # the first parameters came from the servers
+
+
 @pytest.mark.parametrize(
     ("sync", "inner", "falls", "in_place"),
     [

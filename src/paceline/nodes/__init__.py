@@ -13,12 +13,14 @@ from paceline.nodes.errors import (
     WrongRequest,
     error_of,
 )
+from paceline.nodes.handle import Handle
 from paceline.nodes.job import DDP, Job
 from paceline.nodes.local_worker import LocalWorker
 from paceline.nodes.server import Server
 from paceline.nodes.snapshot import Snapshot, Taking
 from paceline.nodes.state_server import StateServer
-from paceline.nodes.worker import Handle, Worker
+from paceline.nodes.traffic import Traffic
+from paceline.nodes.worker import Worker
 
 __all__ = [
     "DDP",
@@ -36,6 +38,7 @@ __all__ = [
     "StartFailed",
     "StateServer",
     "Taking",
+    "Traffic",
     "WaitedTooLong",
     "Worker",
     "WrongModel",

@@ -44,7 +44,7 @@ class LocalWorker(Worker):
         self._sum_up = sum_up
         with self._pump.mine():
             self._check_running()
-            self._wait(lambda: not self._sending, None, "the servers to take the last round")
+            self._wait(lambda: not self._lines.sending, None, "the servers to take the last round")
             self.rounds.begin(self._machine.iteration)
             self._hear()
         self._pump.leave()

@@ -27,56 +27,24 @@ from torch import Tensor
 from paceline.nodes import messages as m
 from paceline.nodes.control import Control
 from paceline.nodes.cores import may_stay_awake
-from paceline.nodes.encoding import Encoding, check_lars, check_momentum
+from paceline.nodes.encoding import check_lars, check_momentum
 from paceline.nodes.errors import NodeError, NotFinite, PeerLost, WaitedTooLong, WrongRequest, error_of
+from paceline.nodes.handle import Handle
 from paceline.nodes.job import Job, Network
 from paceline.nodes.pump import Pump
 from paceline.nodes.replica import Replica, Values
+from paceline.nodes.server_lines import ServerLines
 from paceline.nodes.snapshot import Snapshot, Taking
+from paceline.nodes.traffic import Traffic
 from paceline.params import Optimizer, Space
 from paceline.params.codecs import codec_of
 from paceline.sync import Grant, Pulled, Reason
 from paceline.sync.partial_pull import SetPullTimer, Start
 from paceline.sync.worker import Worker as Machine
-from paceline.wire import (
-    Address,
-    Channel,
-    ChannelClosed,
-    FrameError,
-    Incoming,
-    Loop,
-    Timeout,
-    Unreachable,
-    WireError,
-)
+from paceline.wire import Address, ChannelClosed, Incoming, Loop, Timeout, Unreachable
 
 VERDICT = 1.0  # how long to wait for the coordinator to say why a server's connection has closed
 NO_REASON = Reason("", "open")  # a grant's reason stays with the server, in its trace
-
-
-class Handle:
-    """The push or the pull of an iteration. `outcome` has, for a push, what became of it on each shard."""
-
-    def __init__(self, worker: Worker, what: Literal["push", "pull"], iteration: int, shards: Sequence[int]) -> None:
-        self._worker = worker
-        self._what = what
-        self._iteration = iteration
-        self._missing = set(shards)
-        self.outcome: dict[int, m.Outcome] = {}
-
-    @property
-    def done(self) -> bool:
-        return not self._missing
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Until it is done. Without a timeout that may take as long as the model says, while all nodes are alive."""
-        self._worker.wait(lambda: self.done, timeout, f"the {self._what} of iteration {self._iteration}")
-
-    def _arrived(self, shard: int) -> None:
-        self._missing.discard(shard)
-
-    def _over(self) -> None:
-        self._missing.clear()
 
 
 class Worker:
@@ -109,9 +77,9 @@ class Worker:
         self._lars = (optimizer or job.optimizer).name == "lars"
         if in_place and self._lars:
             raise WrongRequest("lars needs the norms of all parameters after parts are given back; not with in_place")
-        self._codec = codec_of(job.codec)
-        check_lars(self._codec, optimizer or job.optimizer, job.sync, job.update)
-        check_momentum(self._codec, optimizer or job.optimizer)
+        codec = codec_of(job.codec)
+        check_lars(codec, optimizer or job.optimizer, job.sync, job.update)
+        check_momentum(codec, optimizer or job.optimizer)
         self.job = job
         self.in_place = in_place
         self.number = number
@@ -119,30 +87,34 @@ class Worker:
         self.versions: dict[int, int] = {}  # of the parameters in place, by shard
         self.refused = 0  # how many of its gradients had NaN or Inf in them
         self.dropped = 0  # how many came too late
-        self.sent = self.received = 0  # bytes of gradients and of parameters
-        self.saved = 0  # bytes of gradients that the codec made unnecessary
         self.held_for: Counter[int] = Counter()  # how often a pull of this one was held for which worker
         self.rates: tuple[float, ...] | None = None  # learning rates of the groups, if not the optimizer's own
         self._replica = Replica(Space(shapes), dtype, in_place=in_place)
-        self._encoding: Encoding | None = None
         self._not_finite = not_finite
         self._network = network
         self._clock = clock
         self._loop = Loop(clock=clock, awake=may_stay_awake(job))
         self._control = Control(job, network, clock, self._loop.wake)
-        self._channels: dict[int, Channel] = {}  # by server
+        self._lines = ServerLines(
+            job,
+            network,
+            self._loop,
+            self._replica,
+            codec,
+            heard=self._heard,
+            lost=self._lost,
+            must_wait=self._must_wait,
+        )
         self.places: list[m.Place] = []  # the shards
         self._servers: dict[int, Address] = {}
         self._origin = 0
         self._machine = Machine(-1, 1)
         self._weigh = False
-        self._sending = 0  # how many shards have not taken what was last sent
         self._pushes: dict[tuple[int, int], Handle] = {}  # by shard and iteration
         self._pull: Handle | None = None
         self._owed = 0  # how many blocks were asked for and have not come, in this wait or an earlier one
         self._next: Start | None = None  # what the machine has decided to go on with
         self._failure: NodeError | None = None
-        self._decoded: tuple[bytes, m.AnyMessage] = (b"", m.Alive())  # the last header that came with a payload
         self._running = False
         self._pump = Pump(self._loop, self._under_way)
 
@@ -156,6 +128,10 @@ class Worker:
     def iteration(self) -> int:
         """The iteration under way, counted on from what there was before this run."""
         return self._origin + self._machine.iteration
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._lines.traffic
 
     @property
     def gradients(self) -> Tensor:
@@ -190,24 +166,22 @@ class Worker:
         self.number, self.incarnation, self.places = begin.worker, begin.incarnation, begin.places
         self._machine = Machine(begin.worker, len(begin.places), incarnation=begin.incarnation)
         self._replica.arrange(begin.places)
-        if self._codec is not None:
-            self._encoding = Encoding(self._codec, begin.places, self._replica.gradients)
         self._servers = begin.servers
         self._connect(begin)
         self._running = True
         if begin.initial:
             self._hand_over(initial if isinstance(initial, Snapshot) else Snapshot(initial))
-        self._pull = Handle(self, "pull", -1, range(len(self.places)))
+        self._pull = Handle(self.wait, "pull", -1, range(len(self.places)))
         self._owed = len(self.places)
         for shard, pull in self._machine.begin(self._clock()):
-            self._send(self.places[shard], m.Pull(shard, pull.iteration))
+            self._lines.send(self.places[shard], m.Pull(shard, pull.iteration))
         self._go_on()
 
     def writable(self) -> None:
         """Wait until the servers have taken what was last pushed: from then on `gradients` may be written to."""
         self._check_running()
         with self._pump.mine():
-            self._wait(lambda: not self._sending, None, "the servers to take the last gradient")
+            self._wait(lambda: not self._lines.sending, None, "the servers to take the last gradient")
 
     def give_back(self) -> None:
         """What was read in place is not needed any more: the servers may write there."""
@@ -225,8 +199,7 @@ class Worker:
         self._control.close()
         self._loop.close()
         self._replica.segment.close()
-        if self._encoding is not None:
-            self._encoding.close()
+        self._lines.close()
 
     # Training.
 
@@ -316,10 +289,7 @@ class Worker:
 
     # What comes in.
 
-    def _message(self, channel: Channel, incoming: Incoming) -> None:
-        header, message = self._decoded  # the one whose payload has just landed, or another
-        if header is not incoming.header:
-            message = m.decode(incoming.header)
+    def _heard(self, message: m.AnyMessage, incoming: Incoming, peer: str) -> None:
         match message:
             case m.Parameters():
                 self._arrived(message, incoming)
@@ -328,10 +298,12 @@ class Worker:
             case m.Failed(kind, words):
                 self._failure = error_of(kind, words)
             case _:
-                self._failure = WrongRequest(f"{channel.peer} sent {type(message).__name__}")
+                self._failure = WrongRequest(f"{peer} sent {type(message).__name__}")
+
+    def _lost(self, lost: PeerLost) -> None:
+        self._failure = self._failure or lost
 
     def _arrived(self, message: m.Parameters, incoming: Incoming) -> None:
-        self.received += 0 if incoming.payload is None else incoming.payload.nbytes
         self._owed -= 1
         self._take(message, incoming)
         self._origin = message.origin
@@ -371,8 +343,8 @@ class Worker:
 
     def _answered(self, answer: m.Answer) -> None:
         self.dropped += answer.outcome == "dropped"
-        if answer.outcome != "applied" and self._encoding is not None:
-            self._encoding.take_back(answer.shard, answer.iteration)
+        if answer.outcome != "applied":
+            self._lines.not_applied(answer.shard, answer.iteration)
         if answer.outcome == "refused":
             self.refused += 1
             if self._not_finite == "raise":
@@ -385,66 +357,44 @@ class Worker:
         """It is known what became of a push."""
         handle = self._pushes.pop((shard, iteration), None)
         if handle is not None:
-            handle.outcome[shard] = outcome
-            handle._arrived(shard)
-
-    def _landing(self, header: bytes, size: int) -> memoryview:
-        """Parameters that come over a socket land where they belong, or aside while they have to wait."""
-        message = m.decode(header)
-        self._decoded = header, message
-        if not isinstance(message, m.Parameters):
-            raise FrameError("", f"a {type(message).__name__} came with {size} bytes")
-        there = self._replica.landing(message.shard, size)
-        return self._replica.aside.landing(message.shard) if self._must_wait(message) else there
-
-    def _closed(self, server: int, _: Channel, error: WireError) -> None:
-        if self._failure is None:
-            self._failure = PeerLost(f"server {server} is gone: {error.why}")
+            handle.arrived(shard, outcome)
 
     # Single steps.
 
     def _prepare(self, gradients: Values | None) -> None:
         self._check_running()
         if gradients is not None:
-            self._wait(lambda: not self._sending, None, "the servers to take the last gradient")
+            self._wait(lambda: not self._lines.sending, None, "the servers to take the last gradient")
             self._replica.write(gradients)
 
     def _push(self, shards: Sequence[int], *, answer: bool, pull: bool = False) -> Handle:
-        encoding = self._encoding
-        if encoding is not None:
-            free = encoding.free
-            self._wait(lambda: all(map(free, shards)), None, "the servers to take the last gradient")
+        lines = self._lines
+        if not lines.can_encode(shards):
+            self._wait(lambda: lines.can_encode(shards), None, "the servers to take the last gradient")
         push = self._machine.push(self._replica.significance() if self._weigh else 0.0)
         i = push.iteration
-        handle = Handle(self, "push", i, shards)
+        handle = Handle(self.wait, "push", i, shards)
         for shard in shards:
             self._pushes[shard, i] = handle
             norms = self._replica.norms(shard) if self._lars else {}
-            held_back = 0.0 if encoding is None else encoding.encode(shard, i)
+            held_back = lines.encode(shard, i)
             message = m.Push(shard, i, i, push.significance, push.stop, answer, pull, norms, self.rates, held_back)
             self._replica.give_back([shard])
-            self._send(self.places[shard], message, payload=True)
+            lines.send_row(self.places[shard], message)
         return handle
-
-    def _as_it_travels(self, shard: int, gradient: memoryview) -> memoryview:
-        """The gradient of a shard, or what it was encoded to."""
-        bulk = gradient if self._encoding is None else self._encoding.send(shard)
-        self.sent += bulk.nbytes
-        self.saved += gradient.nbytes - bulk.nbytes
-        return bulk
 
     def _send_pull(self) -> Handle:
         self._check_running()
         pull = self._ask()
         for place in self.places:
-            self._send(place, m.Pull(place.shard, pull.iteration, pull.stop))
+            self._lines.send(place, m.Pull(place.shard, pull.iteration, pull.stop))
         assert self._pull is not None
         return self._pull
 
     def _ask(self) -> Pulled:
         if self._pull is not None:
             raise WrongRequest(f"iteration {self.iteration} has asked already; clock() waits for the answer")
-        self._pull = Handle(self, "pull", self.iteration, range(len(self.places)))
+        self._pull = Handle(self.wait, "pull", self.iteration, range(len(self.places)))
         self._owed += len(self.places)
         pull, decisions = self._machine.pull(self._clock())
         self._decided(decisions)
@@ -456,42 +406,14 @@ class Worker:
             self._replica.write(row)
             for place in self.places:
                 last = m.Initial(place.shard, first.clock, first.steps, first.numbers)
-                self._send(place, last if name == m.VALUES else m.Row(place.shard, name), payload=True)
-            self._wait(lambda: not self._sending, None, "handing over the first parameters")
+                self._lines.send_row(place, last if name == m.VALUES else m.Row(place.shard, name))
+            self._wait(lambda: not self._lines.sending, None, "handing over the first parameters")
 
     def _connect(self, begin: m.Begin) -> None:
-        hello = m.encode(m.WorkerHello(begin.worker, os.getpid(), begin.incarnation))
-        deadline = self._clock() + self.job.start_within
-        for server in sorted({place.server for place in self.places}):
-            try:
-                channel = self._network.connect(self._servers[server], hello, self.job.digest(), deadline)
-            except (ChannelClosed, Timeout, Unreachable) as error:  # it has ended: the coordinator may know why
-                raise self._control.verdict(VERDICT) or PeerLost(f"server {server} is gone: {error}") from None
-            channel.peer = f"server {server}"
-            channel.sink = self._landing
-            channel.share(self._replica.segment)
-            if self._encoding is not None:
-                channel.share(self._encoding.segment)
-            self._channels[server] = channel
-            self._loop.add(channel, self._message, partial(self._closed, server))
-
-    def _send(self, place: m.Place, message: m.AnyMessage, *, payload: bool = False) -> None:
-        channel = self._channels[place.server]
-        if channel.closed:
-            return  # whoever waits for the answer is told why
-        if payload:
-            self._sending += 1
-            bulk = self._replica.outgoing(place)
-            if isinstance(message, m.Push):
-                bulk = self._as_it_travels(place.shard, bulk)
-            channel.send(m.encode(message), bulk, partial(self._taken, place.shard))
-        else:
-            channel.send(m.encode(message))
-
-    def _taken(self, shard: int) -> None:
-        self._sending -= 1
-        if self._encoding is not None:
-            self._encoding.taken(shard)
+        try:
+            self._lines.connect(begin, self._clock() + self.job.start_within)
+        except PeerLost as lost:  # it has ended: the coordinator may know why
+            raise self._control.verdict(VERDICT) or lost from None
 
     def _go_on(self) -> int:
         self._wait(self._can_go_on, None, "the next parameters")
@@ -500,7 +422,7 @@ class Worker:
 
     def _can_go_on(self) -> bool:
         """Who goes on without an answer of all shards still has to know that all have taken the gradient."""
-        return self._next is not None and not (self._owed and self._sending)
+        return self._next is not None and not (self._owed and self._lines.sending)
 
     def _leave_late_blocks(self) -> None:
         """Blocks that are still to come are taken from the wire behind the caller's back: servers wait for readers."""
@@ -517,7 +439,7 @@ class Worker:
                         if version is not None:
                             self.versions[shard] = version
                     if self._pull is not None:
-                        self._pull._over()
+                        self._pull.over()
                 case SetPullTimer(at=at, timer=timer):
                     self._loop.call_at(at, partial(self._timer_fired, timer))
 
@@ -536,7 +458,7 @@ class Worker:
             raise self._verdict()
 
     def _under_way(self) -> bool:
-        return self._failed is None and bool(self._owed or self._sending or self._pushes)
+        return self._failed is None and bool(self._owed or self._lines.sending or self._pushes)
 
     @property
     def _failed(self) -> NodeError | None:

@@ -59,8 +59,7 @@ class AllReduceLink(LocalLink):
             dist.all_reduce(flat, group=self._group)
         except RuntimeError as error:
             raise PeerLost(f"the all-reduce of round {self.worker.iteration} has failed: {error}") from None
-        self.worker.sent += flat.nbytes
-        self.worker.received += flat.nbytes
+        self.worker.traffic.all_reduced(flat.nbytes, self._session.world_size)
         return flat[:-1], flat[-1]
 
     def _go_on_adding_nothing(self) -> None:

@@ -18,22 +18,19 @@ import torch.distributed as dist
 from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from paceline.launch.run_file import MEETING
-from paceline.nodes import Job, NodeError, PeerLost, StartFailed
+from paceline.nodes import Job, NodeError, PeerLost, StartFailed, Traffic
 
 PATIENCE = 600.0  # seconds for an all-reduce, which takes as long as the slowest worker needs for a step
 
 
 class Group:
-    """What `Worker` is under the other models: how far this worker is, and what it has sent and received.
-
-    An all-reduce of a ring sends all but its own part twice, `2·(N-1)/N` times the size, and receives as much.
-    """
+    """What `Worker` is under the other models: how far this worker is, and what it has sent and received."""
 
     def __init__(self, job: Job, rank: int, folder: Path) -> None:
         self.rank = rank
         self.size = job.workers
         self.iteration = 0
-        self.sent = self.received = self.saved = 0
+        self.traffic = Traffic()
         self.held_for: dict[int, int] = {}  # nobody holds anything
         self.failure: NodeError | None = None
         self._start_within = job.start_within
@@ -46,9 +43,7 @@ class Group:
     def mean(self, values: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """Of all workers' values, in the same place, as DDP has it without a hook."""
         values.mul_(1 / self.size)
-        moved = int(2 * (self.size - 1) / self.size * values.nbytes)
-        self.sent += moved
-        self.received += moved
+        self.traffic.all_reduced(values.nbytes, self.size)
         with self.noticing():
             under_way = dist.all_reduce(values, async_op=True).get_future()
         return under_way.then(self._arrived)  # type: ignore[no-any-return]

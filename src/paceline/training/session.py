@@ -22,7 +22,7 @@ from torch import distributed as dist
 from paceline.launch.environment import Place, resolve
 from paceline.launch.node import LIMITS
 from paceline.launch.run_file import RunFile
-from paceline.nodes import NodeError, Snapshot, Worker, WrongRequest
+from paceline.nodes import NodeError, Snapshot, Traffic, Worker, WrongRequest
 from paceline.params import Optimizer, Space
 from paceline.slowness import Delays
 from paceline.sync import Model, parse
@@ -60,11 +60,8 @@ class Measurement(Struct, frozen=True, tag=True):
 class Member(Protocol):
     """What takes part in a run: a worker of the servers, or a member of DDP's group."""
 
-    sent: int
-    received: int
-
     @property
-    def saved(self) -> int: ...
+    def traffic(self) -> Traffic: ...
     @property
     def iteration(self) -> int: ...
     @property
@@ -191,8 +188,7 @@ class Session:
 
     def progress(self) -> Progress:
         member = self._member
-        iteration, sent, received = (0, 0, 0) if member is None else (member.iteration, member.sent, member.received)
-        saved = 0 if member is None else member.saved
+        iteration, traffic = (0, Traffic()) if member is None else (member.iteration, member.traffic)
         samples = None if self.batch_size is None else self.batch_size * self._steps
         held_for = {} if member is None else dict(member.held_for)
         return Progress(
@@ -202,9 +198,9 @@ class Session:
             self._waiting,
             samples,
             held_for,
-            sent,
-            received,
-            saved,
+            traffic.sent,
+            traffic.received,
+            traffic.saved,
             self._rounds,
             median(self._blocked or [0.0]),
         )
