@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paceline.launch.run_folder import run_folder
 from paceline.observe.terminal import complain, console_for_figures, console_for_progress, print_json, stop
 from paceline.sync import ModelError
 
@@ -81,7 +81,7 @@ def compare(
         )
     except (CompareError, ModelError) as error:
         stop(str(error))
-    where = Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-compare-{script.stem}" if folder is None else Path(folder)
+    where = run_folder(folder, f"compare-{script.stem}")
     report = carried_out(comparison, where, as_json=as_json)
     if as_json:
         print_json(report)
@@ -98,7 +98,6 @@ def carried_out(comparison: Comparison, folder: Path, *, as_json: bool) -> Repor
     from paceline.compare.view import ComparisonView
     from paceline.compare.whole import compare as run_all
 
-    folder.mkdir(parents=True, exist_ok=True)
     try:
         with ComparisonView(console_for_progress(as_json=as_json), comparison) as view:
             report = run_all(comparison, folder, view)

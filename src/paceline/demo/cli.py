@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paceline.launch.run_folder import run_folder
 from paceline.observe.terminal import console_for_figures, print_json, stop
 from paceline.sync import ModelError, parse
 from paceline.sync.models.esync import ESync
@@ -54,7 +54,7 @@ def demo(
         )
     except (CompareError, ModelError) as error:
         stop(str(error))
-    where = Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-demo" if folder is None else Path(folder)
+    where = run_folder(folder, "demo")
     report = carried_out(comparison, where, as_json=as_json)
     if as_json:
         print_json(report)

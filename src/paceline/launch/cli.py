@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from msgspec.structs import replace
 
+from paceline.launch.run_folder import run_folder
 from paceline.observe.terminal import complain, console_for_figures, console_for_progress, print_json, stop
 from paceline.sync import ModelError, parse
 
@@ -78,7 +78,7 @@ def run(
 
     job = _job(workers, servers, sync, seed, deterministic=deterministic, codec=codec)
     slownesses = _slow(slow or [], workers, servers)
-    where = _folder(folder, script.stem)
+    where = run_folder(folder, script.stem)
     cores = assign(sorted(os.sched_getaffinity(0)), workers, servers)
     if threads is not None:
         cores = replace(cores, threads=threads)
@@ -126,8 +126,7 @@ def serve(
     job = replace(
         _job(workers, servers, sync, seed, deterministic=deterministic, codec=codec), start_within=SERVE_WITHIN
     )
-    where = _folder(folder, "serve")
-    where.mkdir(parents=True, exist_ok=True)
+    where = run_folder(folder, "serve")
     try:
         with LocalCluster(job, "", folder=where, traces=where, port=_port(port)) as cluster:
             typer.echo(f"PACELINE_RUN={where.resolve()}")
@@ -246,10 +245,3 @@ def _slow(texts: Sequence[str], workers: int, servers: int) -> tuple[Slowness, .
     except SlownessError as error:
         stop(f"--slow {error}")
     return slownesses
-
-
-def _folder(given: str | None, name: str) -> Path:
-    """Where the run is kept: a new folder, named after the time and the script, unless one was given."""
-    if given is not None:
-        return Path(given)
-    return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
