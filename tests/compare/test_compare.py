@@ -28,7 +28,18 @@ print("seed", paceline.seed())
 
 def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     """All that is compared is in the document, and what went wrong with one is told without ending the others."""
-    models = ["--sync", "ddp", "--sync", "asp", "--sync", "bsp", "--with", "bsp: --lr nonsense", "--sync", "esync"]
+    models = [
+        "--sync",
+        "ddp",
+        "--sync",
+        "asp",
+        "--sync",
+        "bsp",
+        "--with",
+        "bsp: --lr nonsense",
+        "--sync",
+        "esync + fp16",
+    ]
     options = ["--workers", "2", "--slow", "worker 1: +100ms", "--target", "0.6", "--within", "60", "--json"]
     ran = subprocess.run(
         [*COMMAND, *models, *options, "--folder", str(tmp_path), str(DIGITS), "--epochs", "1000"],
@@ -40,7 +51,7 @@ def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     document = json.loads(ran.stdout)
     assert [line[:6] for line in ran.stderr.splitlines()] == [f"{number} of 4" for number in (1, 2, 3, 4)]
     ddp, asp, bsp, esync = document["rows"]
-    assert [row["sync"] for row in document["rows"]] == ["ddp", "asp", "bsp", "esync"]
+    assert [row["sync"] for row in document["rows"]] == ["ddp", "asp", "bsp", "esync + fp16"]
     assert "left with status 2" in bsp["error"]
     for row in (ddp, asp):
         assert row["error"] is None
@@ -59,6 +70,7 @@ def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     assert min(worker["blocked_s"] for worker in esync["workers"]) > 0
     assert max(worker["for_others_s"] for worker in esync["workers"]) > 0
     assert [model["blocking"] is not None for model in document["models"]] == [False, False, False, True]
+    assert [model["encoded"] for model in document["models"]] == [None, None, None, 0.5]
     assert ddp["workers"][0]["computing"] < asp["workers"][0]["computing"]
     assert json.loads((tmp_path / "comparison.json").read_text()) == document
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")

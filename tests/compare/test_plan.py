@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.compare.plan import TRIAL, CompareError, Comparison, Grid, grid_of, model_of, own_of, trials, turns
+from paceline.compare.plan import (
+    TRIAL,
+    CompareError,
+    Comparison,
+    Grid,
+    grid_of,
+    model_of,
+    own_of,
+    parts_of,
+    trials,
+    turns,
+)
 from paceline.sync import ModelError
 
 THREE = ("ddp", "asp", "ssp(s=3)")
@@ -83,11 +94,46 @@ def test_what_a_user_writes() -> None:
     assert model_of("ssp(3)") == "ssp(s=3)"
     with pytest.raises(ModelError, match="ddp is torch's own"):
         model_of("spp(3)")
+    assert model_of("esync(epsilon=1e+3)") == "esync(epsilon=1000.0)"
     assert grid_of("--lr 0.05,0.1") == Grid("--lr", ("0.05", "0.1"))
     assert own_of(["ssp(3): --lr 0.1 --net 'a b'", "asp: -v"], THREE) == {
         "ssp(s=3)": ("--lr", "0.1", "--net", "a b"),
         "asp": ("-v",),
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "sync", "codec"),
+    [
+        ("bsp + fp16", "bsp", "fp16"),
+        (" ssp(3)+top_k(0.05)\n", "ssp(s=3)", "top_k(share=0.05)"),
+        ("esync(epsilon=1e+3) + one_bit", "esync(epsilon=1000.0)", "one_bit"),
+        ("asp + none", "asp", "none"),
+        ("ddp", "ddp", "none"),
+    ],
+)
+def test_a_model_may_have_a_codec(text: str, sync: str, codec: str) -> None:
+    model = model_of(text)
+    assert parts_of(model) == (sync, codec)
+    assert model_of(model) == model
+    assert own_of([f"{text}: --lr 1"], [model]) == {model: ("--lr", "1")}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("bsp + fp17", CompareError, "there is no codec 'fp17'"),
+        ("bsp + top_k(share=2)", CompareError, "share=2"),
+        ("ddp + fp16", CompareError, "under ddp none go there"),
+        ("esync(aggregate=all_reduce) + fp16", CompareError, "none go there"),
+        ("spp + fp16", ModelError, "did you mean"),
+        ("+ fp16", ModelError, "is not an expression"),
+        ("bsp +", ModelError, "bsp"),
+    ],
+)
+def test_a_codec_that_cannot_be(text: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        model_of(text)
 
 
 @pytest.mark.parametrize("text", ["", "--lr", "0.1,0.2", "--lr 0.1 0.2", "--lr ,"])

@@ -101,6 +101,12 @@ def test_blocking_is_told_of_those_that_have_rounds(waits: float | None, for_oth
     ]
 
 
+def test_bytes_that_a_codec_saves_are_told() -> None:
+    halved = [WorkerShare(n, 100, 3.0, 1.0, 0.75, None, 1000, 5000, saved=1000 * n) for n in range(3)]
+    shown = report([outcome("asp", 1), outcome("asp + fp16", 1, workers=halved)])
+    assert [line for line in legend(shown) if "bytes" in line] == ["asp + fp16: gradients took 1/2.0 of their bytes"]
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [

@@ -108,6 +108,8 @@ def test_what_goes_wrong_in_a_script_is_what_the_user_sees(text: str, words: str
         (["no_such.py"], "there is no script 'no_such.py'"),
         (["--sync", "spp(s=3)", "script.py"], "did you mean"),
         (["--codec", "fp17", "script.py"], "did you mean 'fp16'"),
+        (["--codec", "fp16", "--sync", "ddp", "script.py"], "under ddp none go there"),
+        (["--codec", "fp16", "--sync", "esync(aggregate=all_reduce)", "script.py"], "none go there; leave it out"),
         (["--workers", "0", "script.py"], "--workers 0 cannot be started here"),
         (["--workers", "100000", "script.py"], "from 1 to 256"),
         (["--servers", "0", "script.py"], "servers is 0"),

@@ -26,7 +26,10 @@ def compare(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="For the script.")] = None,
     sync: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXPR", help="A model, or ddp for torch's own; give it again for more."),
+        typer.Option(
+            metavar="EXPR",
+            help="A model, or ddp for torch's own, or with a codec as in 'bsp + fp16'; give it again for more.",
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help=f"How many workers, 1 to {MOST_WORKERS}.")] = 4,
     servers: Annotated[int, typer.Option(help="How many servers; ddp has none.")] = 1,

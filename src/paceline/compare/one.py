@@ -10,7 +10,7 @@ from time import monotonic
 
 from paceline.compare.decided import decided, waited
 from paceline.compare.outcome import Outcome, WorkerShare, failed
-from paceline.compare.plan import Comparison, Turn
+from paceline.compare.plan import Comparison, Turn, parts_of
 from paceline.launch.cores import assign
 from paceline.launch.run import Measured, Reported, ScriptRun, WorkerSummary
 from paceline.nodes import Job, NodeError
@@ -23,7 +23,8 @@ SILENT = "nothing was measured; let the script call paceline.report(accuracy=...
 
 def attempt(comparison: Comparison, turn: Turn, folder: Path, watch: Watch) -> Outcome:
     """Raises nothing of what goes wrong in it: that is its outcome's error."""
-    job = Job(workers=comparison.workers, servers=comparison.servers, sync=turn.sync, seed=turn.seed)
+    sync, codec = parts_of(turn.sync)
+    job = Job(workers=comparison.workers, servers=comparison.servers, sync=sync, seed=turn.seed, codec=codec)
     cores = assign(sorted(os.sched_getaffinity(0)), comparison.workers, comparison.servers)
     slow = [parse(text) for text in comparison.slow]
     curve: list[tuple[float, float]] = []
@@ -114,4 +115,5 @@ def _share(worker: WorkerSummary, for_others: float | None) -> WorkerShare:
         worker.rounds,
         worker.blocked_s,
         for_others,
+        worker.saved,
     )

@@ -30,6 +30,7 @@ class WorkerShare(Struct, frozen=True):
     rounds: int = 0
     blocked_s: float = 0.0
     for_others_s: float | None = None
+    saved: int = 0  # bytes of gradients that a codec made unnecessary
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -101,6 +102,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     held_pulls: float | None
     staleness: float | None
     blocking: Blocking | None = None
+    encoded: float | None = None  # of the bytes that gradients would have taken, the share that they took
 
 
 def failed(turn: Turn, error: str, folder: str = "") -> Outcome:
@@ -138,6 +140,7 @@ def standings(outcomes: Sequence[Outcome], models: Sequence[str], baseline: str)
             held_pulls=_median(rows, lambda one: one.held_pulls),
             staleness=_median(rows, lambda one: one.staleness),
             blocking=_blocking(rows),
+            encoded=_median(rows, _encoded),
         )
         for model, rows in well.items()
     ]
@@ -167,6 +170,11 @@ def _by_worker(rows: Sequence[Outcome]) -> list[float]:
         for worker in outcome.workers:
             shares.setdefault(worker.worker, []).append(worker.computing)
     return [fmean(shares[worker]) for worker in sorted(shares)]
+
+
+def _encoded(outcome: Outcome) -> float | None:
+    sent, saved = (sum(getattr(worker, what) for worker in outcome.workers) for what in ("sent", "saved"))
+    return sent / (sent + saved) if saved else None
 
 
 def _blocking(rows: Sequence[Outcome]) -> Blocking | None:

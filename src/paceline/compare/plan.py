@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from msgspec import Struct
 
-from paceline.nodes import DDP
+from paceline.nodes import DDP, Job, NodeError
+from paceline.params.codecs import codec_of
 from paceline.sync import ModelError, parse
 
+NO_CODEC = "none"
+WITH = " + "  # between a model and a codec
+CODED = re.compile(r"(.+?)\s*\+\s*([a-z].*)", re.DOTALL)  # as users may write it; a number like 1e+3 is none
 TRIAL = 0  # the seed by which a value of the grid is chosen; those that count begin after it
 
 
@@ -142,13 +147,24 @@ def _turn(comparison: Comparison, model: str, seed: int, value: str | None) -> T
 
 
 def model_of(expression: str) -> str:
-    """A model as it prints itself, or `ddp`. Raises `ModelError`."""
-    if expression.strip() == DDP:
-        return DDP
+    """A model as it prints itself, or `ddp`; behind it, as in `bsp + fp16`, a codec if it is to have one."""
+    parts = CODED.fullmatch(expression.strip())
+    sync, codec = (expression.strip(), NO_CODEC) if parts is None else parts.groups()
     try:
-        return str(parse(expression))
+        sync = sync if sync == DDP else str(parse(sync))
+        Job(workers=1, sync=sync, codec=codec)
     except ModelError as error:
         raise ModelError(f"{error}. See paceline models; {DDP} is torch's own") from None
+    except NodeError as error:
+        raise CompareError(f"{expression!r}: {error}") from None
+    encodes = codec_of(codec)
+    return sync if encodes is None else f"{sync}{WITH}{encodes}"
+
+
+def parts_of(model: str) -> tuple[str, str]:
+    """The model alone, and the codec of its gradients."""
+    sync, _, codec = model.partition(WITH)
+    return sync, codec or NO_CODEC
 
 
 def grid_of(text: str) -> Grid:

@@ -50,6 +50,9 @@ def legend(report: Report) -> list[str]:
         lines.append(f"Medians of {comparison.seeds} seeds; in brackets the least and the most, after ± half of that.")
     lines.append("computing: the share of their time that workers computed, from the least to the most busy one.")
     lines += [f"{one.sync}: {_blocking(one.blocking)}" for one in report.models if one.blocking is not None]
+    lines += [
+        f"{one.sync}: gradients took 1/{1 / one.encoded:.1f} of their bytes" for one in report.models if one.encoded
+    ]
     lines += [f"{one.sync}: {one.failed} of {one.runs} runs failed" for one in report.models if one.failed]
     return lines
 

@@ -68,6 +68,7 @@ def demo(
 
 def _draw(report: Report) -> None:
     """Where the first seconds went, as the servers saw them; ddp has none, and of esync they see whole rounds only."""
+    from paceline.compare.plan import parts_of
     from paceline.observe.recorded import timeline
     from paceline.observe.timeline import Compared, pictures
     from paceline.observe.trace import read
@@ -79,7 +80,7 @@ def _draw(report: Report) -> None:
     timelines = [timeline(read(_trace(row)), shown) for row in seen]
     runs = []
     for row, found in zip(seen, timelines, strict=True):
-        model = parse(row.sync)
+        model = parse(parts_of(row.sync)[0])
         ratio = found.against(timelines[0])
         runs.append(Compared(model, found, ratio, None, whole_rounds=isinstance(model, ESync)))
     rounds = " Under esync it saw whole rounds, rd." if any(run.whole_rounds for run in runs) else ""

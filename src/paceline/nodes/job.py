@@ -56,10 +56,14 @@ class Job(Struct, frozen=True, kw_only=True):
             if not 0 < getattr(self, name) < float("inf"):
                 raise WrongRequest(f"{name} is {getattr(self, name)}; it is a number of seconds above 0")
         try:
-            codec_of(self.codec)
+            codec = codec_of(self.codec)
         except CodecError as error:
             raise WrongRequest(str(error)) from None
         model = None if self.by_ddp else parse(self.sync)
+        if codec is not None and (model is None or (isinstance(model, ESync) and model.aggregate == "all_reduce")):
+            raise WrongRequest(
+                f"{codec} encodes gradients on their way to servers, and under {self.sync} none go there; leave it out"
+            )
         if self.deterministic and (model is None or not waits_for_its_round(model, self.update, self.workers)):
             raise WrongRequest(
                 f"deterministic sums need a model whose workers wait for their own round, as bsp does, not {self.sync}"
