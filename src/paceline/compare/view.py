@@ -15,8 +15,7 @@ from paceline.compare.one import Watch
 from paceline.compare.outcome import Outcome
 from paceline.compare.plan import Comparison, Turn
 from paceline.launch.run import Measured
-
-PLAIN_EVERY = 60.0  # seconds between two plain lines of the same run
+from paceline.observe.terminal import PLAIN_EVERY
 
 
 class ComparisonView:

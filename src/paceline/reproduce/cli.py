@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from paceline.observe.terminal import console_for_figures, print_json, stop
+from paceline.observe.terminal import console_for_figures, print_json, saying, stop
 from paceline.params.optimizer import nearest
 from paceline.reproduce.target import Progress, Result, Row, Target
 
@@ -87,13 +86,12 @@ def _draw(target: Target, result: Result, path: Path) -> None:
 
 
 def _run(target: Target, quick: bool) -> Result:
-    """With a line that says what it is at, if a person looks at it."""
     from paceline.data.source import DataError
 
-    with Console(stderr=True).status(target.name) as status:
+    with saying(target.name) as say:
 
         def progress(done: int, total: int, what: str) -> None:
-            status.update(Text(f"{target.name}: {done} of {total}, {what}"))
+            say(f"{done} of {total}, {what}")
 
         told: Progress = progress
         try:
