@@ -121,7 +121,7 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "elastic models may be on one shard",
-        "nodes/membership.py",
+        "nodes/model_changes.py",
         "if change.shard is not None and len(self._places) > 1:",
         "if False:",
         "tests/nodes/test_membership.py",

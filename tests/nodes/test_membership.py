@@ -219,7 +219,7 @@ def test_a_change_of_model_is_checked_sent_on_and_confirmed() -> None:
         assert run.last(server, m.Change) == m.Change("ssp(s=3)")
         run.say(server, m.Changed())
     assert run.last(workers[0], m.Changed).error is None
-    assert run.membership.models == ["ssp(s=3)", "ssp(s=3)"]
+    assert run.membership.changes.in_force == ["ssp(s=3)", "ssp(s=3)"]
     operator = run.come(m.OperatorHello(7))
     run.say(operator, m.Change("asp", 1))
     assert run.heard(servers[0], m.Change) == 1
