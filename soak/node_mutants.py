@@ -16,16 +16,16 @@ class NodeMutant(NamedTuple):
 NODE_MUTANTS = [
     NodeMutant(
         "updates do not mind readers",
-        "params/store.py",
-        "if not self._readers[spare] and (self._readers[self._live] or (at_once and self.updater.linear)):",
-        "if self._readers[self._live] or (at_once and self.updater.linear):",
+        "params/buffers.py",
+        "if not self.readers[other] and (self.readers[self.live] or rather_other):",
+        "if self.readers[self.live] or rather_other:",
         "tests/params/test_store.py",
     ),
     NodeMutant(
         "a single gradient does not mind readers",
-        "params/store.py",
-        "        spare = 1 - self._live\n",
-        "        spare = 1 - self._live\n        if not at_once:\n            return self._live\n",
+        "params/buffers.py",
+        "        other = 1 - self.live\n",
+        "        other = 1 - self.live\n        if not rather_other:\n            return self.live\n",
         "tests/nodes/test_atomic_pulls.py",
     ),
     NodeMutant(
@@ -72,8 +72,8 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "commands do not wait for a buffer",
-        "params/store.py",
-        "return not (self._readers[0] and self._readers[1])",
+        "params/buffers.py",
+        "return not (self.readers[0] and self.readers[1])",
         "return True",
         "tests/nodes/test_atomic_pulls.py",
     ),
@@ -149,7 +149,7 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a snapshot changes while it is sent",
-        "nodes/shard_host.py",
+        "nodes/shard_state.py",
         "{name: row.clone() for name, row in state.items() if row.dim()}",
         "{name: row for name, row in state.items() if row.dim()}",
         "tests/nodes/test_snapshot.py",
@@ -236,7 +236,7 @@ NODE_MUTANTS = [
         "a late answer keeps a buffer",
         "nodes/shard_host.py",
         "copied = memoryview(bytearray(self.store.values.numpy().view(np.uint8).data))",
-        "copied = self.segments[self.store.lend()].view",
+        "copied = self.segments[self.store.buffers.lend()].view",
         "tests/nodes/test_partial_pulls.py",
     ),
     NodeMutant(
@@ -354,9 +354,9 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a run that goes on forgets the mean of the squares",
-        "nodes/shard_host.py",
-        "            self.store.compensator.load(squares)\n",
-        "            pass\n",
+        "nodes/shard_state.py",
+        "        store.compensator.load(rows[SQUARES])\n",
+        "        pass\n",
         "tests/nodes/test_shard_host.py",
     ),
     NodeMutant(
@@ -467,9 +467,9 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a sum is stepped with before it was looked at",
-        "params/store.py",
+        "params/stepping.py",
         "            if row is None:\n                raise _NotFiniteError\n",
-        "            if row is None:\n                row = self._scratch_of(share, piece)\n",
+        "            if row is None:\n                row = self.room_for(share, piece)\n",
         "tests/params/test_store.py",
     ),
     NodeMutant(
@@ -488,16 +488,16 @@ NODE_MUTANTS = [
     ),
     NodeMutant(
         "a short sum is stepped with whatever it is",
-        "params/store.py",
-        "        if row is None:\n            return False\n        if count",
-        "        if row is None:\n            row = scratch\n        if count",
+        "params/stepping.py",
+        "        if row is None:\n            return False\n        share",
+        "        if row is None:\n            row = scratch\n        share",
         "tests/params/test_store.py",
     ),
     NodeMutant(
         "a short round is divided by one too many",
-        "params/store.py",
-        "rate *= 1 / count",
-        "rate *= 1 / (count + 1)",
+        "params/stepping.py",
+        "share = 1 / count",
+        "share = 1 / (count + 1)",
         "tests/nodes/test_updates.py",
     ),
     NodeMutant(

@@ -167,7 +167,7 @@ class Hand:
     def settle(self) -> None:
         """Everything that was sent has come."""
         store = self.host.store
-        self.wires.until(lambda: sum(store._readers) == len(self.calls))
+        self.wires.until(lambda: sum(store.buffers.readers) == len(self.calls))
         for seat in self.seats.values():
             for iteration, values in seat.read().items():
                 expected = self.expected[seat.member, iteration]
@@ -234,7 +234,7 @@ def test_a_gradient_that_waits_for_a_buffer_is_corrected_whatever_happens_meanwh
             hand.host.change("asp")
         while hand.calls:
             hand.calls.pop(0)()
-        made.until(lambda: sum(hand.host.store._readers) == 0)
+        made.until(lambda: sum(hand.host.store.buffers.readers) == 0)
         live = 2 if what == "its worker leaves" else 3
         corrected = gradient + 3.0 * gradient * gradient * (before - given)
         torch.testing.assert_close(hand.host.store.values, before - LR / live * corrected)
@@ -252,7 +252,7 @@ def test_a_round_that_closes_after_the_change_counts_as_a_delay_too() -> None:
         shard.push(members[0], m.Push(0, 0, 0), incoming(ones))
         shard.pull(members[0], m.Pull(0, 0))
         shard.change("dc_asgd(lam=3)")  # which grants what was held
-        made.until(lambda: sum(shard.store._readers) == 0)
+        made.until(lambda: sum(shard.store.buffers.readers) == 0)
         shard.push(members[1], m.Push(0, 0, 0), incoming(ones))
         made.until(lambda: bool(torch.equal(shard.store.values, -LR * ones)))  # the mean of two
         shard.push(members[0], m.Push(0, 1, 1), incoming(ones))

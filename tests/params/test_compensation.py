@@ -68,11 +68,11 @@ def test_it_is_the_paper_s_algorithm(
             paper.receive_pull_request(worker)
             continue
         gradient = numbers(generator, size)
-        buffer = mine.lend() if lent else None
+        buffer = mine.buffers.lend() if lent else None
         assert mine.apply(gradient, share=1 / WORKERS, progress=0, given=given_to[worker])
         paper.receive_gradient(worker, gradient)
         if buffer is not None:
-            mine.give_back(buffer)
+            mine.buffers.give_back(buffer)
         expected = paper.w.detach()
         if deterministic:
             assert torch.equal(mine.values, expected)
@@ -104,12 +104,12 @@ def test_what_is_not_finite_changes_nothing(kind: str, momentum: float, bad: str
         broken[-1], far[-1] = 1e18, -1e38  # type: ignore[index]
     else:
         broken[-1], far = 1e20, None
-    buffer = mine.lend() if lent == "lent" else None
+    buffer = mine.buffers.lend() if lent == "lent" else None
     before = mine.values.clone()
     assert not mine.apply(broken, share=0.5, progress=0, given=far)
     assert torch.equal(mine.values, before)
     if buffer is not None:
-        mine.give_back(buffer)
+        mine.buffers.give_back(buffer)
     for one in (mine, other):  # what is remembered has not changed either: they go on alike
         assert one.apply(gradient, share=0.5, progress=0, given=given_)
     assert torch.equal(mine.values, other.values)

@@ -101,7 +101,7 @@ def test_three_threads_give_the_bits_of_one(name: str, deterministic: bool) -> N
         if step == 2:
             gradients[1][-1] = float("nan")
         for store in (alone, shared):
-            lent = store.lend() if step % 2 else None  # into the other buffer, or in place
+            lent = store.buffers.lend() if step % 2 else None  # into the other buffer, or in place
             for worker, gradient in enumerate(gradients):
                 store.gather(step, worker, gradient)
             refused = (1,) if step == 2 else ()
@@ -109,6 +109,6 @@ def test_three_threads_give_the_bits_of_one(name: str, deterministic: bool) -> N
             assert store.apply(gradients[0], share=0.5, progress=step)
             assert not store.apply(torch.full((SIZE,), float("inf")), share=0.5, progress=step)
             if lent is not None:
-                store.give_back(lent)
+                store.buffers.give_back(lent)
         assert torch.equal(alone.values, shared.values)
         assert alone.updater.steps == shared.updater.steps == 2 * step + 2

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.params import Group, Optimizer, ParameterError, Space, rows, updater
-from paceline.params.store import Closed, OrderError, Store, StoreError
+from paceline.params.buffers import StoreError
+from paceline.params.store import Closed, OrderError, Store
 from tests.effort import cases
 
 MAKE: dict[str, Any] = {
@@ -87,13 +88,13 @@ def test_a_deterministic_round_has_the_bits_of_one_process(
             mine.gather(number, worker, gradient)
             if next(ask):
                 mine.absorb()
-        buffer = mine.lend() if lending[number] else None
+        buffer = mine.buffers.lend() if lending[number] else None
         before = mine.values.clone()
         read = mine.values
         assert mine.close(number, progress=number) == Closed(len(gradients))
         if buffer is not None:
             assert torch.equal(read, before)
-            mine.give_back(buffer)
+            mine.buffers.give_back(buffer)
         alone.step([gradients[worker] for worker in sorted(gradients)])
         assert torch.equal(mine.values, alone.values)
 
@@ -184,7 +185,7 @@ class Both:
         self.kept |= {(number, worker) for number, those in self.rounds.items() if worker in those}
 
     def close(self, number: int, of: int | None) -> None:
-        if not self.store.can_update:
+        if not self.store.buffers.can_update:
             if number in self.rounds:
                 with pytest.raises(StoreError, match="both buffers are lent"):
                     self.store.close(number, progress=0)
@@ -202,7 +203,7 @@ class Both:
         self.alone.step(used, rate=0.1 if of is None else 0.1 * len(used) / of)
 
     def apply(self, kind: str) -> None:
-        if not self.store.can_update:
+        if not self.store.buffers.can_update:
             with pytest.raises(StoreError, match="both buffers are lent"):
                 self.store.set(self.first)
             return
@@ -216,11 +217,11 @@ class Both:
 
     def lend(self) -> None:
         values = self.store.values
-        self.lent.append((self.store.lend(), values, values.clone()))
+        self.lent.append((self.store.buffers.lend(), values, values.clone()))
 
     def give_back(self, which: int) -> None:
         if self.lent:
-            self.store.give_back(self.lent.pop(which % len(self.lent))[0])
+            self.store.buffers.give_back(self.lent.pop(which % len(self.lent))[0])
 
     def check(self) -> None:
         for _, values, seen in self.lent:
@@ -253,7 +254,7 @@ def test_a_gradient_that_is_not_finite_anywhere_is_found(values: tuple[float, ..
     for at in (0, size // 2, size - len(values)):
         mine = store(size)
         if lent:
-            mine.lend()
+            mine.buffers.lend()
         bad = torch.ones(size)
         bad[at : at + len(values)] = torch.tensor(values)
         assert not mine.apply(bad, share=1.0, progress=0)
@@ -373,7 +374,7 @@ def test_what_does_not_fit_is_refused() -> None:
             mine.apply(torch.zeros(10), share=share, progress=0)
     for buffer in (0, 1, 2, -1):
         with pytest.raises(StoreError, match="is not lent"):
-            mine.give_back(buffer)
+            mine.buffers.give_back(buffer)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -24,18 +24,17 @@ import torch
 from torch import Tensor
 
 from paceline.nodes import messages as m
+from paceline.nodes import shard_state
 from paceline.nodes.encoding import add_norms, check_lars
 from paceline.nodes.errors import WrongRequest
 from paceline.nodes.job import Job
 from paceline.nodes.line import Format, Gradient, Line
 from paceline.nodes.memory import tensor_over
 from paceline.nodes.norm_exchange import NormExchange, partners
-from paceline.nodes.snapshot import number_of, tensor_of
 from paceline.observe.trace import Trace
 from paceline.params import Optimizer, ParameterError, Space
 from paceline.params.backups import Backups
 from paceline.params.codecs import codec_of
-from paceline.params.compensation import SQUARES
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
 from paceline.params.store import Store
@@ -123,7 +122,6 @@ class ShardHost:
             optimizer, space, place.start, place.stop, (first, second), deterministic=job.deterministic, crew=crew
         )
         self._given_back = partial(self._read, 0), partial(self._read, 1)  # by buffer
-        self._dtype = dtype
         self._update = job.update
         self._clock = clock
         self._call_at = call_at
@@ -170,19 +168,11 @@ class ShardHost:
     def give_first(self, member: m.Member, initial: m.Initial, incoming: Incoming) -> None:
         """The first parameters have come, and before them all rows that belong to them."""
         first = self._first(member, incoming)
-        squares = self._first_rows.pop(SQUARES, None)
-        if squares is not None and self.store.compensator is not None:
-            self.store.compensator.load(squares)
-        if initial.steps:
-            numbers = {name: tensor_of(number) for name, number in initial.numbers.items()}
-            try:
-                self.store.updater.load_state_dict(
-                    {"steps": torch.tensor(initial.steps), **numbers, **self._first_rows}
-                )
-            except ParameterError as error:
-                raise WrongRequest(f"worker {member.worker}: {error}") from None
-            self._first_rows.clear()
-        self.store.set(first.values)
+        try:
+            shard_state.load(self.store, first.values, initial, self._first_rows)
+        except ParameterError as error:
+            raise WrongRequest(f"worker {member.worker}: {error}") from None
+        self._first_rows.clear()
         self._origin = initial.clock
         self.initialised = True
         first.free()
@@ -287,8 +277,10 @@ class ShardHost:
 
     def _ready(self, command: Task) -> bool:
         if isinstance(command, Advance):
-            return self.store.can_update and (self._exchange is None or self._have_norms(command, self._exchange))
-        return not isinstance(command, Apply) or command.round is not None or self.store.can_update
+            return self.store.buffers.can_update and (
+                self._exchange is None or self._have_norms(command, self._exchange)
+            )
+        return not isinstance(command, Apply) or command.round is not None or self.store.buffers.can_update
 
     def _have_norms(self, advance: Advance, exchange: NormExchange) -> bool:
         if advance.to > self._told:
@@ -363,7 +355,7 @@ class ShardHost:
             copied = memoryview(bytearray(self.store.values.numpy().view(np.uint8).data))
             self._call_at(self._clock() + delay, partial(line.send, parameters, copied))
             return
-        buffer = self.store.lend()
+        buffer = self.store.buffers.lend()
         line.send(parameters, self.segments[buffer].view, self._given_back[buffer])
 
     def _compensate(self, compensating: Compensating, _: Gradient | None = None) -> None:
@@ -378,33 +370,19 @@ class ShardHost:
 
     def _read(self, buffer: int) -> None:
         """A pull has been sent, and its buffer may be written into once nobody else reads it."""
-        self.store.give_back(buffer)
+        self.store.buffers.give_back(buffer)
         if self._todo:
             self.work()
 
     def _save(self, saving: Saving, _: Gradient | None) -> None:
-        channel, shard = saving.channel, self.place.shard
-        if channel.closed:
+        if saving.channel.closed:
             return
-        state = {m.VALUES: self.store.values, **self.store.updater.state_dict()}
-        if self.store.compensator is not None and self.store.compensator.squares is not None:
-            state[SQUARES] = self.store.compensator.squares
-        steps = int(state.pop("steps"))
-        rows = {name: row.clone() for name, row in state.items() if row.dim()}
         try:
-            for name, row in rows.items():
-                if row.dtype != self._dtype:
-                    raise WrongRequest(
-                        f"the optimizer remembers {name} as {row.dtype}; only {self._dtype} can be saved"
-                    )
-            numbers = {name: number_of(number) for name, number in state.items() if not number.dim()}
+            messages = shard_state.copied(self.store, self.place.shard, self._origin + self.machine.view.clock)
         except WrongRequest as error:
-            channel.send(m.encode(m.Failed(error.kind, str(error))))
-            return
-        clock = self._origin + self.machine.view.clock
-        channel.send(m.encode(m.Saved(shard, clock, steps, list(rows), numbers)))
-        for name, row in rows.items():
-            channel.send(m.encode(m.Row(shard, name)), row.numpy().view(np.uint8).data)
+            messages = [(m.Failed(error.kind, str(error)), None)]
+        for message, payload in messages:
+            saving.channel.send(m.encode(message), payload)
 
     def _drop(self, drop: Drop, gradient: Gradient | None) -> None:
         if gradient is None:

@@ -2,14 +2,11 @@
 
 `immediate` applies a gradient on arrival. `round` remembers the gradients of an iteration, sums them and applies their
 mean once, when the round closes. Gradients with NaN or Inf are refused before any value changes.
-
-The values live in one of two buffers. Readers borrow the live one; while they do, an update goes to the other, which is
-live from then on. So a reader never sees a mix of two versions, and nothing waits unless both buffers are lent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -17,6 +14,7 @@ import torch
 from msgspec import Struct
 from torch import Tensor
 
+from paceline.params.buffers import Buffers, StoreError
 from paceline.params.compensation import Compensator, Corrected, Strength
 from paceline.params.crew import Crew
 from paceline.params.norms import Norms
@@ -24,21 +22,12 @@ from paceline.params.optimizer import Optimizer
 from paceline.params.round import Round
 from paceline.params.rows import Row, Rows, Scale
 from paceline.params.space import ParameterError, Space
+from paceline.params.stepping import Step, Stepping, part_of
 from paceline.params.updater import Updater
-
-Part = Callable[[int, slice], Row]  # in which share of the work, and which piece
-
-
-class StoreError(RuntimeError):
-    """Something was asked of a store that it cannot do in its present state."""
 
 
 class OrderError(StoreError):
     """A gradient cannot be summed yet, because that of a worker before it is missing."""
-
-
-class _NotFiniteError(Exception):
-    """A sum has NaN or Inf in it."""
 
 
 class Closed(Struct, frozen=True, gc=False):
@@ -76,46 +65,25 @@ class Store:
         self.size = stop - start
         for buffer in buffers:
             self._check(buffer)
-        self._buffers = buffers
-        self._readers = [0, 0]
-        self._live = 0
+        self.buffers = Buffers(buffers)
         self._deterministic = deterministic
         self._crew = crew or Crew()
         self._rows = Rows(self.size, buffers[0].numpy().dtype, self._crew)
-        self._pieces = self._crew.cut(self.size, self.updater.piece)
-        self._scratch: dict[int, Row] = {}  # by share of the work
+        self._stepping = Stepping(self.updater, self.buffers, self._rows, self._crew, deterministic=deterministic)
         self._rounds: dict[int, Round] = {}
         self.compensator: Compensator | None = None  # what corrects gradients that are applied on arrival
 
     @property
     def values(self) -> Tensor:
-        """The live buffer."""
-        return self._buffers[self._live]
+        """As they are now, in the live buffer."""
+        return self.buffers.values
 
     def set(self, values: Tensor) -> None:
         """Replace all values."""
         self._check(values)
-        target = self._writable()
-        self._buffers[target].copy_(values)
-        self._live = target
-
-    # Readers
-
-    def lend(self) -> int:
-        """A reader starts on the live buffer; no update writes there until it is given back. Returns which it is."""
-        self._readers[self._live] += 1
-        return self._live
-
-    def give_back(self, buffer: int) -> None:
-        """A reader is done with a buffer."""
-        if buffer not in (0, 1) or not self._readers[buffer]:
-            raise StoreError(f"buffer {buffer} is not lent")
-        self._readers[buffer] -= 1
-
-    @property
-    def can_update(self) -> bool:
-        """Whether there is a buffer that nobody reads. If not, wait until one is given back."""
-        return not (self._readers[0] and self._readers[1])
+        target = self.buffers.writable()
+        self.buffers[target].copy_(values)
+        self.buffers.live = target
 
     # The update rule `immediate`
 
@@ -139,25 +107,24 @@ class Store:
             raise ParameterError(f"a share is above 0 and at most 1, not {share}")
         row = self._row(gradient)
         scale = Scale(np.multiply, share) if share < 1 else None
+        step = Step(progress, 1.0, norms, rates)
         how = self.compensator
         if how is not None and (given is not None or how.squares is not None):
-            target = self._writable(at_once=True)
+            target = self._stepping.target(at_once=True)
             corrected = Corrected(how, gradient, now=self.values, given=self.values if given is None else given)
             at_once = partial(self._look_at, corrected)
-            if how.squares is None and self._update_at_once(target, at_once, scale, progress=progress, rates=rates):
+            if how.squares is None and self._stepping.at_once(target, at_once, scale, step):
                 return True
             if not self._all_finite(corrected):
                 return False
-            use = partial(self._use, corrected)
-            self._update(target, use, scale, in_place=True, progress=progress, norms=norms, rates=rates)
+            self._stepping.update(target, partial(self._use, corrected), scale, step, in_place=True)
             return True
-        target = self._writable(at_once=False)
-        if self._update_at_once(target, partial(self._sum, [row]), scale, progress=progress, rates=rates):
+        target = self._stepping.target()
+        if self._stepping.at_once(target, partial(self._stepping.sum_of, [row]), scale, step):
             return True
         if self._rows.any_bad(row) is not None:
             return False
-        as_it_is = partial(_part, row)
-        self._update(target, as_it_is, scale, in_place=False, progress=progress, norms=norms, rates=rates)
+        self._stepping.update(target, partial(part_of, row), scale, step, in_place=False)
         return True
 
     def compensate(self, how: Strength | None) -> None:
@@ -173,14 +140,14 @@ class Store:
         def look(share: int, pieces: Iterable[slice]) -> bool:
             return all(self._look_at(corrected, share, piece) is not None for piece in pieces)
 
-        return all(self._crew.share(self._pieces, look))
+        return all(self._crew.share(self._stepping.pieces, look))
 
     def _look_at(self, corrected: Corrected, share: int, piece: slice) -> Row | None:
-        scratch = self._scratch_of(share, piece)
+        scratch = self._stepping.room_for(share, piece)
         return scratch if corrected.is_finite(piece, scratch) else None
 
     def _use(self, corrected: Corrected, share: int, piece: slice) -> Row:
-        scratch = self._scratch_of(share, piece)
+        scratch = self._stepping.room_for(share, piece)
         corrected.use(piece, scratch)
         return scratch
 
@@ -245,34 +212,19 @@ class Store:
             return Closed(0)
         rate = len(gathered.pending) / of if of else 1.0
         rows = gathered.unsummed
-        if rows and len(self._pieces) == 1 and self._update_short(rows, progress, rate, norms, rates):
+        step = Step(progress, rate, norms, rates)
+        if rows and len(self._stepping.pieces) == 1 and self._stepping.short(rows, step):
             del self._rounds[round]
             return Closed(len(rows))
-        target = self._writable(at_once=rows is not None and len(rows) > 1)
-        if rows and self._update_at_once(
-            target,
-            partial(self._sum, rows),
-            gathered.scale,
-            rows=len(rows),
-            progress=progress,
-            rate=rate,
-            rates=rates,
-        ):
+        target = self._stepping.target(at_once=rows is not None and len(rows) > 1)
+        part = partial(self._stepping.sum_of, rows or [])
+        if rows and self._stepping.at_once(target, part, gathered.scale, step, rows=len(rows)):
             gathered.applied()
         else:
             gathered.finish()
         if gathered.sum is not None and not gathered.overflowed:
-            rate = gathered.summed / of if of else 1.0
-            self._update(
-                target,
-                partial(_part, gathered.sum),
-                gathered.scale,
-                in_place=True,
-                progress=progress,
-                rate=rate,
-                norms=norms,
-                rates=rates,
-            )
+            step = Step(progress, gathered.summed / of if of else 1.0, norms, rates)
+            self._stepping.update(target, partial(part_of, gathered.sum), gathered.scale, step, in_place=True)
         gathered.release()
         del self._rounds[round]
         applied = 0 if gathered.overflowed else gathered.summed
@@ -284,148 +236,7 @@ class Store:
         working = self._rows.made * self.size * self._rows.dtype.itemsize
         squares = self.compensator.squares if self.compensator is not None else None
         remembered = self.updater.nbytes + (0 if squares is None else squares.nbytes)
-        return remembered + working + sum(row.nbytes for row in self._scratch.values())
-
-    def _update_short(
-        self, rows: Sequence[Row], progress: int, rate: float, norms: Norms | None, rates: Sequence[float] | None
-    ) -> bool:
-        """Step with the mean of rows that are one piece each: nothing to share out, and all is looked at before.
-
-        False: the sum is not finite; nothing has changed.
-        """
-        count = len(rows)
-        scratch = self._scratch_of(0, self._pieces[0])
-        row = self._rows.sum_piece(rows, self._pieces[0], scratch)
-        if row is None:
-            return False
-        if count > 1:
-            if self.updater.linear and not self._deterministic:
-                rate *= 1 / count
-            else:
-                Scale.of_mean(count, exact=self._deterministic)(row, scratch)
-        target = self._writable()
-        old = self.values if target != self._live else None
-        values = self._buffers[target]
-        step = self.updater.begin(values, old=old, progress=progress, rate=rate, norms=norms, rates=rates)
-        step(0, torch.from_numpy(row))
-        self._live = target
-        return True
-
-    def _update_at_once(
-        self,
-        target: int,
-        part: Callable[[int, slice], Row | None],
-        scale: Scale | None,
-        *,
-        rows: int = 1,
-        progress: int,
-        rate: float = 1.0,
-        rates: Sequence[float] | None = None,
-    ) -> bool:
-        """Step piece by piece with what `part` gives, or None if that is not finite, so that it never leaves the cache.
-
-        Only where it can be undone should a later piece not be finite: the optimizer remembers nothing, and the values
-        go to the buffer that is not live. False: it cannot be done so, or not all is finite; nothing has changed.
-        """
-        if target == self._live or not self.updater.linear:
-            return False
-        if scale and not self._deterministic:
-            rate, scale = rate * scale.number, None
-
-        def finite(share: int, piece: slice) -> Row:
-            row = part(share, piece)
-            if row is None:
-                raise _NotFiniteError
-            if not scale:
-                return row
-            scratch = self._scratch_of(share, piece)
-            scale(row, scratch)
-            return scratch
-
-        steps = self.updater.steps
-        try:
-            self._step(target, finite, rows=rows, progress=progress, rate=rate, rates=rates)
-        except _NotFiniteError:
-            self.updater.steps = steps
-            return False
-        return True
-
-    def _sum(self, rows: Sequence[Row], share: int, piece: slice) -> Row | None:
-        return self._rows.sum_piece(rows, piece, self._scratch_of(share, piece))
-
-    def _update(
-        self,
-        target: int,
-        part: Part,
-        scale: Scale | None,
-        *,
-        in_place: bool,
-        progress: int,
-        rate: float = 1.0,
-        norms: Norms | None = None,
-        rates: Sequence[float] | None = None,
-    ) -> None:
-        """Step with a gradient of which `part` gives each piece, which is scaled `in_place` or left as it is."""
-        if scale and self.updater.linear and not self._deterministic:
-            rate *= scale.number
-            scale = None
-
-        def scaled(share: int, piece: slice) -> Row:
-            row = part(share, piece)
-            if not scale:
-                return row
-            out = row if in_place else self._scratch_of(share, piece)
-            scale(row, out)
-            return out
-
-        self._step(target, scaled, progress=progress, rate=rate, norms=norms, rates=rates, backwards=True)
-
-    def _step(
-        self,
-        target: int,
-        part: Part,
-        *,
-        rows: int = 1,
-        progress: int,
-        rate: float,
-        norms: Norms | None = None,
-        rates: Sequence[float] | None = None,
-        backwards: bool = False,
-    ) -> None:
-        """Step piece by piece; `part` gives each piece of the gradient, out of so many rows, and is told in which share
-        of the work.
-
-        A gradient that was looked at or summed before is gone through `backwards`: its end is still in the cache.
-        """
-        old = self.values if target != self._live else None
-        step = self.updater.begin(
-            self._buffers[target], old=old, progress=progress, rate=rate, norms=norms, rates=rates
-        )
-
-        def some(share: int, pieces: Iterable[slice]) -> None:
-            for piece in pieces:
-                step(piece.start, torch.from_numpy(part(share, piece)))
-
-        self._crew.share(self._pieces[::-1] if backwards else self._pieces, some, rows)
-        self._live = target
-
-    def _scratch_of(self, share: int, piece: slice) -> Row:
-        """Room for one piece."""
-        if share not in self._scratch:
-            self._scratch[share] = np.zeros(self._pieces[0].stop, self._rows.dtype)
-        return self._scratch[share][: piece.stop - piece.start]
-
-    def _writable(self, *, at_once: bool = False) -> int:
-        """The buffer to update: the live one unless it is lent, or the other lets it be done at once, and that pays.
-
-        A gradient that is alone is sooner looked at and then added in place than brought to other memory in one pass.
-        """
-        spare = 1 - self._live
-        if not self._readers[spare] and (self._readers[self._live] or (at_once and self.updater.linear)):
-            return spare
-        if not self._readers[self._live]:
-            return self._live
-        raise StoreError("both buffers are lent; wait until one is given back (can_update)")
+        return remembered + working + self._stepping.nbytes
 
     def _row(self, gradient: Tensor | Row) -> Row:
         if isinstance(gradient, Tensor):
@@ -440,7 +251,3 @@ class Store:
             raise ParameterError(
                 f"a row of {tuple(row.shape)} {row.dtype} does not fit: the shard has {self.size} {self.updater.dtype}"
             )
-
-
-def _part(row: Row, _: int, piece: slice) -> Row:
-    return row[piece]
