@@ -41,14 +41,18 @@ def outcome(sync: str, seed: int, reached: float | None = 10.0, accuracy: float 
     return Outcome(sync=sync, seed=seed, seconds_to_target=reached, accuracy=accuracy, **{**values, **more})
 
 
-def report(rows: list[Outcome], tried: list[Outcome] | None = None, **settings: Any) -> Report:
+def report(
+    rows: list[Outcome], tried: list[Outcome] | None = None, planned: int | None = None, **settings: Any
+) -> Report:
     models = tuple(dict.fromkeys(row.sync for row in rows))
     seeds = len({row.seed for row in rows})
     given: dict[str, Any] = {"script": "train.py", "target": 0.8, "seeds": seeds, "models": models, **settings}
     comparison = Comparison(**given)
     chosen = best(tried or [])
-    found = standings(rows, models, comparison.baseline)
-    return Report(comparison.command(), comparison, {"torch": "2.13"}, chosen, found, rows, tried or [])
+    found = standings(rows, comparison.models, comparison.baseline)
+    ended = len(rows) + len(tried or [])
+    command = comparison.command()
+    return Report(command, comparison, {"torch": "2.13"}, chosen, found, rows, tried or [], planned or ended)
 
 
 GRID = Grid("--lr", ("0.1", "0.2"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,12 @@ from paceline.training import ReportError
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
 COMMAND = [sys.executable, "-c", "from paceline.cli import main; main()", "compare"]
+INTERRUPTIBLE = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from paceline.cli import main; main()",
+    "compare",
+]
 SILENT = """
 import torch, paceline
 opt = paceline.Optimizer(torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1))
@@ -75,6 +82,33 @@ def test_ddp_a_model_and_one_that_fails(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "comparison.json").read_text()) == document
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
     assert "left with status 2" in (tmp_path / "comparison.html").read_text()
+
+
+def test_of_what_is_interrupted_the_runs_that_have_ended_are_kept(tmp_path: Path) -> None:
+    models = ["--sync", "asp", "--sync", "bsp", "--sync", "ssp(s=3)"]
+    options = ["--workers", "1", "--target", "0.3", "--within", "100", "--with", "bsp: --lr 0", "--json"]
+    process = subprocess.Popen(
+        [*INTERRUPTIBLE, *models, *options, "--folder", str(tmp_path), str(DIGITS), "--epochs", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("1 of 3: asp")
+        kept = json.loads((tmp_path / "comparison.json").read_text())
+        process.send_signal(signal.SIGINT)  # under bsp nothing would ever be learnt
+        said, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    document = json.loads(said)
+    assert kept == document
+    assert (len(document["rows"]), document["planned"]) == (1, 3)
+    assert document["rows"][0]["accuracy"] >= 0.3
+    assert [model["runs"] for model in document["models"]] == [1, 0, 0]
+    assert "Interrupted: 1 of 3 runs have ended." in (tmp_path / "comparison.html").read_text()
 
 
 def test_a_script_that_measures_nothing_is_told_what_to_do_and_has_its_seed(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def test_never_and_failed_are_said() -> None:
     assert bsp[1:] == ["failed", *["-"] * 7]
 
 
+def test_of_an_interrupted_comparison_it_is_said_what_has_not_run() -> None:
+    rows = [outcome("ddp", 1), outcome("asp", 1), outcome("ddp", 2)]
+    shown = report(rows, planned=6, models=("ddp", "asp", "bsp"), seeds=2)
+    assert [row[:2] for row in cells(shown)] == [["ddp", "10.0"], ["asp", "10.0"], ["bsp", "not run"]]
+    lines = legend(shown)
+    assert "Interrupted: 3 of 6 runs have ended." in lines
+    assert "asp: 1 of 2 seeds" in lines
+    labels = [text.get_text() for text in draw(shown).subfigs[1].axes[0].texts]
+    assert labels == ["10.0", "10.0", "not run"]
+
+
 def test_what_was_chosen_from_the_grid_is_shown() -> None:
     shown = report([outcome("asp", 1, value="0.2")], [outcome("asp", 0, value="0.2")], grid=GRID)
     assert heads(shown)[:2] == ["model", "--lr"]

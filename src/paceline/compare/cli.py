@@ -61,7 +61,8 @@ def compare(
     """Train with one script under several models, in turn, with the same seeds, data and slowness, and compare them.
 
     The script says how good its model is by paceline.report(accuracy=...). Everything behind SCRIPT is for the script.
-    Exit code 1 if a run has failed; the others are shown all the same.
+    Exit code 1 if a run has failed; the others are shown all the same. Ctrl-C ends it, with exit code 130, and shows
+    what there is by then.
     """
     from paceline.compare.plan import CompareError, Comparison, grid_of, model_of, own_of
 
@@ -90,28 +91,34 @@ def compare(
         print_json(report)
     else:
         show(console_for_figures(), report, where)
-    if report.failed:
-        raise typer.Exit(1)
+    leave(report)
 
 
 def carried_out(comparison: Comparison, folder: Path, *, as_json: bool) -> Report:
-    """Train, and keep the figures, the picture and the page in the folder. With Ctrl-C it is over at once."""
+    """Train, and keep the figures, the picture and the page in the folder; with Ctrl-C, of the runs that have ended."""
     from paceline.compare.page import page
     from paceline.compare.picture import draw, png
     from paceline.compare.view import ComparisonView
     from paceline.compare.whole import compare as run_all
 
-    try:
-        with ComparisonView(console_for_progress(as_json=as_json), comparison) as view:
-            report = run_all(comparison, folder, view)
-    except KeyboardInterrupt:
-        complain(f"interrupted; logs are in {folder}")
-        raise typer.Exit(130) from None
-    report.write(folder / "comparison.json")
+    with ComparisonView(console_for_progress(as_json=as_json), comparison) as view:
+        report = run_all(comparison, folder, view)
+    if report.ended < report.planned:
+        complain(f"interrupted after {report.ended} of {report.planned} runs; logs are in {folder}")
+    if not report.rows:
+        leave(report)
     picture = png(draw(report))
     (folder / "comparison.png").write_bytes(picture)
     (folder / "comparison.html").write_text(page(report, picture), encoding="utf-8")
     return report
+
+
+def leave(report: Report) -> None:
+    """Exit with what says how it went, unless all went well."""
+    if report.ended < report.planned:
+        raise typer.Exit(130)
+    if report.failed:
+        raise typer.Exit(1)
 
 
 def show(console: Console, report: Report, folder: Path) -> None:

@@ -104,6 +104,13 @@ class Standing(Struct, frozen=True, kw_only=True):
     blocking: Blocking | None = None
     encoded: float | None = None  # of the bytes that gradients would have taken, the share that they took
 
+    @property
+    def fate(self) -> str | None:
+        """Why there are no figures, if there are none."""
+        if self.failed < self.runs:
+            return None
+        return "failed" if self.runs else "not run"
+
 
 def failed(turn: Turn, error: str, folder: str = "") -> Outcome:
     return Outcome(

@@ -114,10 +114,8 @@ def _seen(rows: Sequence[Outcome], target: float | None) -> list[float]:
 
 
 def _said(standing: Standing, value: float | None, target: float | None) -> str:
-    if standing.failed == standing.runs:
-        return "failed"
     if value is None:
-        return "never"
+        return standing.fate or "never"
     return f"{value:.3f}" if target is None else f"{value:.1f}"
 
 

@@ -46,6 +46,10 @@ def legend(report: Report) -> list[str]:
     """What is to be known about the figures."""
     comparison = report.comparison
     lines = []
+    if report.ended < report.planned:
+        lines.append(f"Interrupted: {report.ended} of {report.planned} runs have ended.")
+        short = [one for one in report.models if 0 < one.runs < comparison.seeds]
+        lines += [f"{one.sync}: {one.runs} of {comparison.seeds} seeds" for one in short]
     if comparison.seeds > 1:
         lines.append(f"Medians of {comparison.seeds} seeds; in brackets the least and the most, after ± half of that.")
     lines.append("computing: the share of their time that workers computed, from the least to the most busy one.")
@@ -75,8 +79,8 @@ def _row(report: Report, standing: Standing) -> list[str]:
     row = [standing.sync]
     if comparison.grid is not None:
         row.append(standing.value or NONE)
-    if standing.failed == standing.runs:
-        return [*row, "failed", *[NONE] * (len(heads(report)) - len(row) - 1)]
+    if standing.fate is not None:
+        return [*row, standing.fate, *[NONE] * (len(heads(report)) - len(row) - 1)]
     if comparison.target is not None:
         row += [_spread(standing.seconds_to_target, _seconds), _known(standing.times_as_fast, lambda x: f"{x:.2f}x")]
     row += [

@@ -1,11 +1,14 @@
-"""A whole comparison: first the grid, if there is one, then all models in turn."""
+"""A whole comparison: first the grid, if there is one, then all models in turn.
+
+It may take hours, so what has ended is kept at once, and Ctrl-C ends it with what there is.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +21,8 @@ from paceline.compare.one import Watch, attempt
 from paceline.compare.outcome import Outcome, Standing, best, standings
 from paceline.compare.plan import Comparison, Turn, trials, turns
 
+REPORT = "comparison.json"
+
 
 class Viewer(Protocol):
     """Who is told how far it is."""
@@ -27,7 +32,10 @@ class Viewer(Protocol):
 
 
 class Report(Struct, frozen=True):
-    """All of it: `rows` has one for each model and seed, `tried` those by which values of the grid were chosen."""
+    """All of it: `rows` has one for each model and seed, `tried` those by which values of the grid were chosen.
+
+    Fewer than were `planned` if it is not over, or was interrupted.
+    """
 
     command: str
     comparison: Comparison
@@ -36,35 +44,48 @@ class Report(Struct, frozen=True):
     models: list[Standing]
     rows: list[Outcome]
     tried: list[Outcome]
+    planned: int
+
+    @property
+    def ended(self) -> int:
+        """How many runs there have been."""
+        return len(self.tried) + len(self.rows)
 
     @property
     def failed(self) -> list[Outcome]:
         return [row for row in (*self.tried, *self.rows) if row.error is not None]
 
     def write(self, path: Path) -> None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2))
+        """Whoever reads it meanwhile, or after this was killed, has the whole report or the one before it."""
+        unfinished = path.with_suffix(".unfinished")
+        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2))
+        unfinished.replace(path)
 
 
 def compare(comparison: Comparison, folder: Path, view: Viewer) -> Report:
-    """One run after the other, each in a folder of its own."""
+    """One run after the other, each in a folder of its own, until all have ended or Ctrl-C comes."""
     first = trials(comparison)
-    total = len(first) + len(comparison.models) * comparison.seeds
-    tried = _all(comparison, first, 0, total, folder, view)
-    chosen = best(tried)
-    rows = _all(comparison, list(turns(comparison, chosen)), len(first), total, folder, view)
-    models = standings(rows, comparison.models, comparison.baseline)
-    return Report(comparison.command(), comparison, versions(), chosen, models, rows, tried)
+    planned = len(first) + len(comparison.models) * comparison.seeds
+    ended: list[Outcome] = []
 
+    def row() -> Iterator[Turn]:
+        yield from first
+        yield from turns(comparison, best(ended))
 
-def _all(
-    comparison: Comparison, row: Sequence[Turn], before: int, total: int, folder: Path, view: Viewer
-) -> list[Outcome]:
-    outcomes = []
-    for number, turn in enumerate(row, before + 1):
-        watch = view.starts(number, total, turn)
-        outcomes.append(attempt(comparison, turn, folder / f"{number:03}-{plain(turn)}", watch))
-        view.ended(outcomes[-1])
-    return outcomes
+    def report() -> Report:
+        tried, rows = ended[: len(first)], ended[len(first) :]
+        models = standings(rows, comparison.models, comparison.baseline)
+        return Report(comparison.command(), comparison, versions(), best(tried), models, rows, tried, planned)
+
+    try:
+        for number, turn in enumerate(row(), 1):
+            watch = view.starts(number, planned, turn)
+            ended.append(attempt(comparison, turn, folder / f"{number:03}-{plain(turn)}", watch))
+            report().write(folder / REPORT)
+            view.ended(ended[-1])
+    except KeyboardInterrupt:
+        pass
+    return report()
 
 
 def plain(turn: Turn) -> str:

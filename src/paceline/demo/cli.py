@@ -40,7 +40,7 @@ def demo(
     Each model trains the same network on the same data until the same test accuracy. Then a picture says where the time
     went and a table how long it took.
     """
-    from paceline.compare.cli import carried_out, show
+    from paceline.compare.cli import carried_out, leave, show
     from paceline.compare.plan import CompareError, Comparison, model_of
 
     try:
@@ -62,8 +62,7 @@ def demo(
         _draw(report)
         show(console_for_figures(), report, where)
         typer.echo(f"Slowness that was asked for: {', '.join(SLOW)}. Try your own: paceline compare --help")
-    if report.failed:
-        raise typer.Exit(1)
+    leave(report)
 
 
 def _draw(report: Report) -> None:
