@@ -619,4 +619,18 @@ NODE_MUTANTS = [
         'Optimizer("sgd", {"lr": model.rate})',
         "tests/sim/test_learning.py",
     ),
+    NodeMutant(
+        "a comparison that is ended keeps nothing",
+        "compare/whole.py",
+        "            report().write(folder / REPORT)\n",
+        "",
+        "tests/compare/test_compare.py",
+    ),
+    NodeMutant(
+        "an interrupted comparison shows nothing",
+        "compare/whole.py",
+        "    except KeyboardInterrupt:\n        pass\n",
+        "    except KeyboardInterrupt:\n        raise\n",
+        "tests/compare/test_compare.py",
+    ),
 ]
