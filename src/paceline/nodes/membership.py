@@ -341,7 +341,7 @@ class Membership:
             return f"worker {worker} comes while the run is being prepared; try again"
         if self.phase == "running" and self._all_reduces:
             return f"worker {worker} comes while the run goes on, but who adds up with an all-reduce is fixed"
-        return self._roster.wrong_worker(worker, more=self.phase == "running")
+        return self._roster.wrong_worker(worker, more=self.phase != "gathering")
 
     def _who_is_missing(self) -> str:
         names = self._roster.missing()
