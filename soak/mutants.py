@@ -348,5 +348,6 @@ MUTANTS = [
         "zipline.py",
         "(ends < picked[:, best, None]).sum(axis=1) + 1",
         "nearest[:, best] + 1",
+        seeds=3500,
     ),
 ]
