@@ -15,7 +15,7 @@ SECONDS = 600  # a mutant that hangs is caught too
 
 TESTS = [
     f"tests/wire/test_{name}.py"
-    for name in ("outbox", "segment", "handshake", "loop", "tcp", "shared_memory", "network")
+    for name in ("outbox", "segment", "handshake", "loop", "tcp", "shared_memory", "network", "tls")
 ]
 TESTS += ["tests/contract/test_every_wire.py", "tests/wire/test_hostile.py", "tests/wire"]
 

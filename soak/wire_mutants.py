@@ -141,6 +141,13 @@ WIRE_MUTANTS = [
         "        super()._go_on()\n        self._read()\n",
         "        super()._go_on()\n",
     ),
+    Mutant("deciphered bytes wait for more", "tls.py", "return self._sock.pending()", "return 0"),
+    Mutant(
+        "deciphered bytes have no turn",
+        "tls.py",
+        "            self._loop.call_soon(self._read)\n",
+        "            pass\n",
+    ),
     Mutant(
         "any certificate will do",
         "tls.py",
