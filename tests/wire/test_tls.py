@@ -28,7 +28,7 @@ class ShortTurns(TLSChannel):
     _turn = 1
 
 
-@pytest.fixture()
+@pytest.fixture
 def loop() -> Iterator[Loop]:
     with Loop() as loop:
         yield loop
