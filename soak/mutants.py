@@ -305,6 +305,7 @@ MUTANTS = [
     ),
     Mutant("who is not known is always slower", "state_server.py", "UNEVEN = 10.0", "UNEVEN = inf"),
     Mutant("who is not known is never slower", "state_server.py", "UNEVEN = 10.0", "UNEVEN = 0.0"),
+    Mutant("who falters is slow", "state_server.py", "asking.shortest <= UNEVEN", "asking.capability <= UNEVEN"),
     Mutant(
         "ready is never reset",
         "state_server.py",

@@ -1,8 +1,9 @@
 """ESync, algorithm 2: the State Server's QUERY-STATE, written down as the paper has it, over a plain list of records.
 
 The paper runs one batch before training, so that every device's capability is known from its first query on. Here one
-that has not been measured yet is the slowest of all, unless two others are known to be unlike each other; one that has
-not been heard of yet has not completed its pull. Which of equally slow devices is the slowest the paper leaves open.
+that has not been measured yet is the slowest of all, unless who asks is known to be of another kind than the fastest;
+one that has not been heard of yet has not completed its pull. Which of equally slow devices is the slowest the paper
+leaves open.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class Record:
         self.rank = rank
         self.local_iterations = 0
         self.capability = inf
+        self.shortest_iteration = inf
         self.last_finish_time = -inf
         self.ready = False
         self.round = 0
@@ -27,16 +29,17 @@ class Record:
 class StateServer:
     def __init__(self, p: int, epsilon: float) -> None:
         self.epsilon = epsilon
-        self.records = [Record(rank) for rank in range(p)]
         self.shortest_iteration = inf
+        self.records = [Record(rank) for rank in range(p)]
         self.slowest: Record | None = None  # by whom the last query was judged
 
     def QUERY_STATE(self, r: int, k: int, c: float, t_e: float, now: float) -> bool:
         current = self.record(r)
         current.local_iterations, current.capability, current.last_finish_time = k, c, t_e
         current.heard_of = True
+        current.shortest_iteration = min(current.shortest_iteration, c)
         self.shortest_iteration = min(self.shortest_iteration, c)
-        slowest = self.slowest = self.FIND_SLOWEST_DEVICE()
+        slowest = self.slowest = self.FIND_SLOWEST_DEVICE(current)
         if k == 0 or self.has_not_completed_the_pull(slowest, current.round):
             if k == 0 or not (slowest.ready and current.round == current.first_round):
                 return False  # else those that are ready may wait for the one that joined; not in the paper
@@ -54,15 +57,16 @@ class StateServer:
         current.heard_of = True
         current.first_round = t if current.first_round is None else current.first_round
 
-    def FIND_SLOWEST_DEVICE(self) -> Record:
+    def FIND_SLOWEST_DEVICE(self, current: Record) -> Record:
         measured = [record for record in self.records if record.capability < inf]
         unmeasured = [record for record in self.records if record.capability == inf]
         longest = max([self.in_epsilons(record.capability) for record in measured], default=0.0)
         equals = [record for record in measured if self.in_epsilons(record.capability) == longest]
         if not equals:
             return unmeasured[0]
-        slowest = max(equals, key=self.done)
-        return unmeasured[0] if unmeasured and slowest.capability <= 10 * self.shortest_iteration else slowest
+        if unmeasured and current.shortest_iteration <= 10 * self.shortest_iteration:
+            return unmeasured[0]
+        return max(equals, key=self.done)
 
     def done(self, record: Record) -> float:
         return record.last_finish_time + (0.0 if record.ready else record.capability)

@@ -144,14 +144,21 @@ class Round(NamedTuple):
 class Cluster:
     """Workers with uneven paces, a State Server a round trip away, and virtual time.
 
+    `falters` are iterations that take longer than their worker's pace: by round, worker and how many it has done.
     A round ends when everyone has contributed; then each begins the next one, once it has its pull. Iterations that are
     given up never end.
     """
 
     def __init__(
-        self, model: ESync, paces: list[float], round_trips: list[float], pulls: list[float] | None = None
+        self,
+        model: ESync,
+        paces: list[float],
+        round_trips: list[float],
+        pulls: list[float] | None = None,
+        falters: dict[tuple[int, int, int], float] | None = None,
     ) -> None:
         self.paces, self.round_trips = paces, round_trips
+        self.falters = falters or {}
         self.pulls = pulls or [0.0] * len(paces)
         self.server = StateServer(model, len(paces))
         self.workers = [LocalSteps(model) for _ in paces]
@@ -211,7 +218,8 @@ class Cluster:
             case TrainOn():
                 assert worker not in self._iterating, "two iterations at once"
                 number = self._iterating[worker] = next(self._order)
-                self._later(self.paces[worker], partial(self._step_done, worker, number))
+                takes = self.falters.get((self.round, worker, self._done[worker]), self.paces[worker])
+                self._later(takes, partial(self._step_done, worker, number))
             case Query():
                 self.queries.append((worker, action, self._answers[worker]))
                 self._later(self.round_trips[worker] / 2, partial(self._ask, worker, action))
@@ -314,6 +322,21 @@ def test_equally_slow_workers_do_one_iteration_in_the_first_round_if_others_are_
     cluster = Cluster(ESync(epsilon=epsilon), [pace] * fast + [pace + more * pace] * slow, [0.0] * (fast + slow))
     cluster.run(rounds=1)
     assert [cluster.rounds[0][worker].steps for worker in range(fast, fast + slow)] == [1] * slow
+
+
+@given(two_kinds, epsilons, st.integers(1, 10), st.integers(2, 40))
+@settings(max_examples=200, deadline=None)
+def test_no_fast_worker_ends_the_first_round_early_though_one_falters(
+    kinds: tuple[int, int, int, int], epsilon: float, done: int, times: int
+) -> None:
+    """One iteration that takes many times as long as others does not make its worker a slow one, by which others go."""
+    fast, slow, quarters, _ = kinds
+    pace = quarters / 4
+    paces = [pace] * fast + [60 * pace] * slow
+    cluster = Cluster(ESync(epsilon=epsilon), paces, [0.0] * len(paces), falters={(0, 0, done): times * pace})
+    cluster.run(rounds=1)
+    last = max(round_.ended for round_ in cluster.rounds[0].values())
+    assert all(last - cluster.rounds[0][worker].ended < pace + epsilon for worker in range(fast))
 
 
 @given(two_kinds, epsilons, st.data())

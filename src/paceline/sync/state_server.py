@@ -10,9 +10,10 @@ What the paper leaves open, or does not have:
 - Among workers that are equally slow, but for the model's epsilon, the slowest is the one that will be done last. Those
   that wait for it wait for the others, too.
 - The paper times a batch before training; here a worker's capability is not known until its first iteration is done.
-  Until then it counts as the slowest of all. But once one is known that takes more than ten times as long as another,
-  it counts as no slower than that one: the slow ones are likely to be alike, and the first of them to be done should
-  not begin another iteration, for which all would wait.
+  Until then it counts as the slowest of all, but not for a worker whose every iteration took more than ten times as
+  long as somebody's. For that one it counts as no slower than the slowest that is known: the slow ones are likely to be
+  alike, and the first of them to be done should not begin another iteration, for which all would wait. Others can
+  well begin theirs; it is short.
 - Shards close a round each in its own time, so a worker that joins can begin ahead of those that are ready and wait for
   it. In its first round it is therefore ready if the slowest is, though that has not begun the round yet; by the letter
   of the paper each would wait for the other.
@@ -49,7 +50,7 @@ class Began(Struct, frozen=True, gc=False):
     round: int
 
 
-UNEVEN = 10.0  # of two workers, one that takes so many times as long is of another kind; less may be chance
+UNEVEN = 10.0  # of two workers, one that always takes so many times as long is of another kind; less may be chance
 
 Why = Literal[
     "first",  # it has done no local iteration yet
@@ -79,10 +80,11 @@ class Answer(Struct, frozen=True, gc=False):
 class Record:
     """What is known of one worker. Until it has asked once it counts as pulling."""
 
-    __slots__ = ("capability", "finished", "first", "ready", "round")
+    __slots__ = ("capability", "finished", "first", "ready", "round", "shortest")
 
     def __init__(self) -> None:
         self.capability = inf  # until it is known
+        self.shortest = inf  # iteration that it has had
         self.finished = -inf
         self.ready = False
         self.round = -1
@@ -131,10 +133,11 @@ class StateServer:
         if current.round < 0:
             current.round = 0
         current.capability, current.finished = query.capability, query.finished
+        current.shortest = min(current.shortest, query.capability)
         self._shortest = min(self._shortest, query.capability)
         self._file(query.worker, current)
         most = self._count(current.round, query.steps)
-        worker, slowest = self._slowest()
+        worker, slowest = self._slowest_for(current)
 
         def answer(ready: bool, why: Why) -> Answer:
             if ready and not current.ready:
@@ -165,14 +168,14 @@ class StateServer:
             steps = self._most = max(self._most, steps)
         return steps
 
-    def _slowest(self) -> tuple[int, Record]:
-        """Of those that are known, or the first of the others while it may be slower still."""
+    def _slowest_for(self, asking: Record) -> tuple[int, Record]:
+        """Of those that are known, or the first of the others; who is slow itself expects no slower one."""
         while self._known and not self._is_current(self._known[0]):
             heappop(self._known)
         while self._unknown and not self._is_unknown(self._unknown[0]):
             heappop(self._unknown)
         worker = self._known[0][2] if self._known else -1
-        if self._unknown and (worker < 0 or self._records[worker].capability <= UNEVEN * self._shortest):
+        if self._unknown and (worker < 0 or asking.shortest <= UNEVEN * self._shortest):
             worker = self._unknown[0]
         return worker, self._records[worker]
 
