@@ -50,12 +50,12 @@ def test_blocking_is_that_of_rounds_of_several_iterations_beside_the_fastest_ite
 
     rows = [
         run(1, (100, 2.0, 10, 0.003, 0.002), (10, 4.0, 10, 0.001, 0.0)),
-        run(2, (100, 4.0, 10, 0.005, 0.001), (10, 4.0, 10, 0.002, 0.003)),
-        run(3, (100, 3.0, 10, 0.009, 0.008), (10, 4.0, 10, 0.004, 0.0)),
+        run(2, (100, 4.0, 7, 0.005, 0.001), (10, 4.0, 8, 0.002, 0.003)),
+        run(3, (100, 3.0, 4, 0.009, 0.008), (10, 4.0, 4, 0.004, 0.0)),
         outcome("bsp", 1),
     ]
     esync, bsp = standings(rows, ("esync", "bsp"), "bsp")
-    assert esync.blocking == Blocking(for_others=0.003, until_parameters=0.005, iteration=0.03)
+    assert esync.blocking == Blocking(for_others=0.003, until_parameters=0.005, iteration=0.03, rounds=8)
     assert bsp.blocking is None
 
 

@@ -107,8 +107,8 @@ def test_blocking_is_told_of_those_that_have_rounds(waits: float | None, for_oth
     rounds = WorkerShare(0, 100, 3.0, 1.0, 0.75, None, 0, 0, 10, 0.0042, waits)
     shown = report([outcome("asp", 1), outcome("esync", 1, workers=[rounds])])
     assert [line for line in legend(shown) if "round" in line] == [
-        f"esync: at the end of a round workers wait up to {for_others}4.2 ms until they have new parameters; "
-        "an iteration of the fastest takes 30.0 ms."
+        f"esync: at the end of a round (median of 10) workers wait up to {for_others}4.2 ms until they have new "
+        "parameters; an iteration of the fastest takes 30.0 ms."
     ]
 
 

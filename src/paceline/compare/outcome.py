@@ -78,12 +78,14 @@ class Spread(Struct, frozen=True):
 class Blocking(Struct, frozen=True):
     """Where workers have rounds of several iterations: seconds at the end of one, of the worker that waits longest.
 
-    Beside it, how long an iteration of the fastest worker takes. Of several runs the medians.
+    Beside it, how long an iteration of the fastest worker takes, and how many rounds there were. Of several runs the
+    medians.
     """
 
     for_others: float | None
     until_parameters: float
     iteration: float
+    rounds: float
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -190,6 +192,7 @@ def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
             max((worker.for_others_s for worker in one.workers if worker.for_others_s is not None), default=None),
             max(worker.blocked_s for worker in one.workers),
             min(worker.computing_s / worker.iterations for worker in one.workers),
+            max(worker.rounds for worker in one.workers),
         )
         for one in rows
         if any(0 < worker.rounds < worker.iterations for worker in one.workers)
@@ -202,6 +205,7 @@ def _blocking(rows: Sequence[Outcome]) -> Blocking | None:
         median(others) if others else None,
         median(one.until_parameters for one in found),
         median(one.iteration for one in found),
+        median(one.rounds for one in found),
     )
 
 

@@ -69,8 +69,9 @@ def _brief(comparison: Comparison) -> str:
 def _blocking(blocking: Blocking) -> str:
     others = "" if blocking.for_others is None else f"{1000 * blocking.for_others:.1f} ms for others, and "
     return (
-        f"at the end of a round workers wait up to {others}{1000 * blocking.until_parameters:.1f} ms until they have "
-        f"new parameters; an iteration of the fastest takes {1000 * blocking.iteration:.1f} ms."
+        f"at the end of a round (median of {blocking.rounds:g}) workers wait up to {others}"
+        f"{1000 * blocking.until_parameters:.1f} ms until they have new parameters; an iteration of the fastest takes "
+        f"{1000 * blocking.iteration:.1f} ms."
     )
 
 

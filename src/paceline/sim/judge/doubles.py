@@ -129,6 +129,7 @@ class Known:
         self.ready = False
         self.round = -1
         self.begun: list[int] = []  # every round that it has taken part in
+        self.iterations: list[float] = []  # as long as they took
 
 
 class Asking:
@@ -139,7 +140,7 @@ class Asking:
         self._table = {worker: Known() for worker in range(workers)}
         for known in self._table.values():
             known.begun.append(0)
-        self._iterations: list[float] = []  # of everyone, as long as they took
+        self._iterations: list[float] = []  # of everyone
         self._asked: list[tuple[int, int]] = []  # round and steps of every query
 
     def handle(self, event: Any, now: float) -> list[Answer]:
@@ -160,8 +161,9 @@ class Asking:
         current = self._table[query.worker]
         current.round = max(current.round, 0)
         current.capability, current.finished = query.capability, query.finished
+        current.iterations.append(query.capability)
         self._iterations.append(query.capability)
-        who = self._slowest()
+        who = self._slowest_for(current)
         ready, why = self._judge(query.steps, current, self._table[who], now)
         current.ready |= ready
         self._asked.append((current.round, query.steps))
@@ -169,8 +171,8 @@ class Asking:
         done = [steps for round_, steps in self._asked if round_ == newest == current.round]
         return Answer(query.worker, query.steps, ready, why, who, max([query.steps, *done]))
 
-    def _slowest(self) -> int:
-        """By the longest iteration, in epsilons; of equals, by who is done last."""
+    def _slowest_for(self, asking: Known) -> int:
+        """By the longest iteration, in epsilons; of equals, by who is done last. Who is slow fears no stranger."""
         unit = self._model.epsilon
         order: dict[int, tuple[float, float]] = {}
         for worker in sorted(self._table):
@@ -180,7 +182,7 @@ class Asking:
                 order[worker] = (length, known.finished + (0 if known.ready else known.capability))
         last = max(order, key=lambda worker: order[worker], default=None)
         strangers = sorted(set(self._table) - set(order))
-        if last is None or (strangers and self._table[last].capability <= 10 * min(self._iterations)):
+        if last is None or (strangers and min(asking.iterations) <= 10 * min(self._iterations)):
             return strangers[0]
         return last
 
