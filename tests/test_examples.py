@@ -14,9 +14,7 @@ from paceline.data import cifar10, fashion_mnist, text
 from tests.data.here import here
 
 ROOT = Path(__file__).parent.parent
-ALONE = os.environ | {
-    "OMP_NUM_THREADS": "1"
-}  # threads that wait for each other take for ever on cores that tests share
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}  # two wait for each other for ever on cores that tests share
 TINY = ["--epochs", "1", "--limit", "64", "--batch-size", "16"]
 
 
@@ -29,7 +27,7 @@ def run(script: str, *options: str) -> list[str]:
 
 def ran(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, f"examples/{script}.py", *options]
-    return subprocess.run(command, cwd=ROOT, env=ALONE, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=ROOT, env=ONE_THREAD, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_plain_loop_fits_its_line_under_a_model_of_ones_choice() -> None:
