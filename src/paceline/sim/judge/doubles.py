@@ -172,7 +172,7 @@ class Asking:
         return Answer(query.worker, query.steps, ready, why, who, max([query.steps, *done]))
 
     def _slowest_for(self, asking: Known) -> int:
-        """By the longest iteration, in epsilons; of equals, by who is done last. Who is slow fears no stranger."""
+        """By the longest iteration, in epsilons; of equals, by who is done last. Who is slow expects none slower."""
         unit = self._model.epsilon
         order: dict[int, tuple[float, float]] = {}
         for worker in sorted(self._table):
